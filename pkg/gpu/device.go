@@ -1,0 +1,65 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+package gpu
+
+// Form is a way in which a GPU is handed out. The forms of one GPU exclude each
+// other.
+type Form string
+
+const (
+	// Whole is the entire GPU for one claim.
+	Whole Form = "gpu"
+	// Slice is a share of the GPU's memory and compute, next to others.
+	Slice Form = "slice"
+)
+
+// Device is a GPU in one of its forms, as it is published and allocated.
+type Device struct {
+	Pool string
+	Name string // unique in the pool, a DNS label
+	Form Form
+	GPU  *GPU
+
+	// Memory is the capacity that is published, in bytes: for a Slice what all
+	// shares together can have. 0 where the GPU reports no memory.
+	Memory int64
+}
+
+// Grant is what one allocation result gives a claim of one device.
+type Grant struct {
+	// Request is the request that the grant satisfies, with the chosen
+	// alternative where it has any: "gpu" or "gpu/large".
+	Request string
+
+	Pool    string
+	Device  string
+	ShareID string // tells shares of one device apart; empty for whole devices
+
+	Form Form
+	UUID string // of the GPU
+
+	// Memory is the granted amount in bytes, exactly as allocated. It covers
+	// everything that the container's processes hold on the GPU, CUDA's own
+	// context included.
+	Memory int64
+
+	// Compute is the granted percentage of the multiprocessors; 0 is best
+	// effort.
+	Compute int64
+
+	// AdminAccess is access beside the allocations of others. It consumes
+	// nothing.
+	AdminAccess bool
+}
