@@ -14,6 +14,14 @@
 
 package gpu
 
+// The names under which this driver's devices and their capacities are known to
+// the API, shared by those who publish devices and those who read allocations.
+const (
+	DriverName      = "gpu.memslice.dev"
+	CapacityMemory  = "memory"  // bytes
+	CapacityCompute = "compute" // percent of the multiprocessors
+)
+
 // Form is a way in which a GPU is handed out. The forms of one GPU exclude each
 // other.
 type Form string
@@ -25,6 +33,12 @@ const (
 	Slice Form = "slice"
 )
 
+// Isolation is what keeps the holder of a device within the amount granted.
+type Isolation string
+
+// IsolationNone is advice: nothing enforces the amount.
+const IsolationNone Isolation = "none"
+
 // Device is a GPU in one of its forms, as it is published and allocated.
 type Device struct {
 	Pool string
@@ -35,6 +49,16 @@ type Device struct {
 	// Memory is the capacity that is published, in bytes: for a Slice what all
 	// shares together can have. 0 where the GPU reports no memory.
 	Memory int64
+
+	// MemoryMin and MemoryStep say which amounts a share of a Slice can have,
+	// in bytes: the minimum and a whole number of steps. Memory is one of them.
+	MemoryMin  int64
+	MemoryStep int64
+
+	// MemoryIsolation and ComputeIsolation are what enforces the amounts
+	// granted of this device.
+	MemoryIsolation  Isolation
+	ComputeIsolation Isolation
 }
 
 // Grant is what one allocation result gives a claim of one device.

@@ -28,8 +28,8 @@ type GPU struct {
 	UUID string
 
 	ProductName  string // "NVIDIA H100 80GB HBM3"
-	Brand        string // "Nvidia", "GeForce", ...
-	Architecture string // "Hopper"
+	Brand        string // as nvidia-smi prints it: "NVIDIA", "GeForce", "Tesla"
+	Architecture string // as nvidia-smi prints it: "Hopper", "Ada Lovelace"
 
 	CUDAComputeCapability string // "9.0"
 	CUDADriverVersion     string // "13.0"
