@@ -1,0 +1,33 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+package prepare
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// bootIDFile is the same in a container as on its host.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// BootID is a random word that the kernel keeps until the next boot.
+func BootID() (string, error) {
+	data, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
