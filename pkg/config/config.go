@@ -1,0 +1,220 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+// Package config holds the settings of the kubelet plugin: defaults, then
+// environment, then flags, validated as a whole before anything starts.
+//
+// It reads nothing but what it is handed and keeps no globals. What a setting
+// does is the business of the package that is given it.
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/types"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/memslice/memslice/pkg/gpu"
+)
+
+// EnvPrefix begins the environment variable of each flag: --node-name is
+// MEMSLICE_NODE_NAME.
+const EnvPrefix = "MEMSLICE_"
+
+// Config is what the kubelet plugin needs to know about its node and itself.
+type Config struct {
+	NodeName   string
+	PodUID     string // empty where the plugin does not run in a pod
+	Kubeconfig string // empty for the service account of the pod
+
+	// KubeletRootDir is the same path for the kubelet and for this process.
+	KubeletRootDir string
+	// CDIRoot is where the container runtime looks for CDI specs.
+	CDIRoot string
+
+	// DriverRoot is where the NVIDIA driver is installed, on the host.
+	DriverRoot string
+	// ContainerDriverRoot is where this process sees DriverRoot; empty for the
+	// same path.
+	ContainerDriverRoot string
+	// SysRoot is where sysfs is mounted.
+	SysRoot string
+
+	// NVIDIACDIHook is the nvidia-cdi-hook program to install on the host.
+	NVIDIACDIHook string
+
+	// MemoryMin and MemoryStep are what the size of a share is rounded up to.
+	MemoryMin  resource.QuantityValue
+	MemoryStep resource.QuantityValue
+
+	// ScanInterval is the time between two looks at the GPUs, ReconcileInterval
+	// that between two looks for prepared claims that no longer exist.
+	ScanInterval      time.Duration
+	ReconcileInterval time.Duration
+}
+
+// Default is the configuration of a node with nothing unusual about it.
+func Default() *Config {
+	return &Config{
+		KubeletRootDir:    "/var/lib/kubelet",
+		CDIRoot:           "/var/run/cdi",
+		DriverRoot:        "/",
+		SysRoot:           "/sys",
+		NVIDIACDIHook:     "/usr/bin/nvidia-cdi-hook",
+		MemoryMin:         quantity("256Mi"),
+		MemoryStep:        quantity("1Mi"),
+		ScanInterval:      10 * time.Second,
+		ReconcileInterval: time.Minute,
+	}
+}
+
+func quantity(s string) resource.QuantityValue {
+	return resource.QuantityValue{Quantity: resource.MustParse(s)}
+}
+
+// AddFlags binds c to flags whose defaults are the present values.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the Node object that this plugin serves (required)")
+	fs.StringVar(&c.PodUID, "pod-uid", c.PodUID, "UID of the pod that the plugin runs in; lets an old and a new pod serve together during an update")
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "kubeconfig file; without it the pod's service account is used")
+	fs.StringVar(&c.KubeletRootDir, "kubelet-root-dir", c.KubeletRootDir, "the kubelet's --root-dir")
+	fs.StringVar(&c.CDIRoot, "cdi-root", c.CDIRoot, "directory in which the container runtime looks for CDI specs")
+	fs.StringVar(&c.DriverRoot, "driver-root", c.DriverRoot, "where the NVIDIA driver is installed on the host: / or, with the GPU Operator, /run/nvidia/driver")
+	fs.StringVar(&c.ContainerDriverRoot, "container-driver-root", c.ContainerDriverRoot, "where this process sees --driver-root (default the same path)")
+	fs.StringVar(&c.SysRoot, "sys-root", c.SysRoot, "where sysfs is mounted")
+	fs.StringVar(&c.NVIDIACDIHook, "nvidia-cdi-hook", c.NVIDIACDIHook, "the nvidia-cdi-hook program; it is copied into the plugin's data directory, from where the container runtime runs it")
+	fs.Var(&c.MemoryMin, "memory-min", "the smallest share of a GPU's memory; smaller requests get this much")
+	fs.Var(&c.MemoryStep, "memory-step", "shares of a GPU's memory grow in steps of this size")
+	fs.DurationVar(&c.ScanInterval, "scan-interval", c.ScanInterval, "time between two looks at the GPUs")
+	fs.DurationVar(&c.ReconcileInterval, "reconcile-interval", c.ReconcileInterval, "time between two looks for prepared claims that no longer exist")
+}
+
+// FromEnvironment sets every flag that was not given on the command line and
+// whose variable is set and not empty. --help and --version are no settings, and
+// a variable MEMSLICE_VERSION may well be there for another reason.
+func FromEnvironment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var failed error
+	fs.VisitAll(func(f *pflag.Flag) {
+		value, ok := lookup(EnvName(f.Name))
+		if f.Name == "help" || f.Name == "version" || !ok || value == "" || f.Changed || failed != nil {
+			return
+		}
+		if err := fs.Set(f.Name, value); err != nil {
+			failed = fmt.Errorf("environment variable %s: %w", EnvName(f.Name), err)
+		}
+	})
+	return failed
+}
+
+// EnvName is the environment variable that stands for a flag.
+func EnvName(flag string) string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Complete fills in what follows from other settings.
+func (c *Config) Complete() {
+	if c.ContainerDriverRoot == "" {
+		c.ContainerDriverRoot = c.DriverRoot
+	}
+}
+
+// Validate reports every setting that cannot work, by the name of its flag.
+func (c *Config) Validate() error {
+	var errs field.ErrorList
+	if c.NodeName == "" {
+		errs = append(errs, field.Required(flagPath("node-name"), "the plugin publishes the GPUs of this node"))
+	} else {
+		for _, msg := range validation.NameIsDNSSubdomain(c.NodeName, false) {
+			errs = append(errs, field.Invalid(flagPath("node-name"), c.NodeName, msg))
+		}
+	}
+	if c.PodUID != "" {
+		// It becomes part of socket names.
+		for _, msg := range utilvalidation.IsDNS1123Label(c.PodUID) {
+			errs = append(errs, field.Invalid(flagPath("pod-uid"), c.PodUID, msg))
+		}
+	}
+	for flag, path := range map[string]string{
+		"kubelet-root-dir":      c.KubeletRootDir,
+		"cdi-root":              c.CDIRoot,
+		"driver-root":           c.DriverRoot,
+		"container-driver-root": c.ContainerDriverRoot,
+		"sys-root":              c.SysRoot,
+		"nvidia-cdi-hook":       c.NVIDIACDIHook,
+	} {
+		if !filepath.IsAbs(path) {
+			errs = append(errs, field.Invalid(flagPath(flag), path, "must be an absolute path"))
+		}
+	}
+	for flag, q := range map[string]resource.QuantityValue{"memory-min": c.MemoryMin, "memory-step": c.MemoryStep} {
+		// AsInt64 gives up on "0.5Gi", which is a whole number all the same.
+		if whole := resource.NewQuantity(q.Value(), q.Format); q.Sign() <= 0 || whole.Cmp(q.Quantity) != 0 {
+			errs = append(errs, field.Invalid(flagPath(flag), q.String(), "must be a whole, positive number of bytes"))
+		}
+	}
+	for flag, d := range map[string]time.Duration{"scan-interval": c.ScanInterval, "reconcile-interval": c.ReconcileInterval} {
+		if d < time.Second {
+			errs = append(errs, field.Invalid(flagPath(flag), d.String(), "must be at least 1s"))
+		}
+	}
+	return errs.ToAggregate()
+}
+
+func flagPath(flag string) *field.Path { return field.NewPath("--" + flag) }
+
+// PluginDir is where the plugin keeps what must outlive it, and its sockets.
+func (c *Config) PluginDir() string {
+	return filepath.Join(c.KubeletRootDir, "plugins", gpu.DriverName)
+}
+
+// RegistryDir is where the kubelet watches for registration sockets.
+func (c *Config) RegistryDir() string {
+	return filepath.Join(c.KubeletRootDir, "plugins_registry")
+}
+
+// StateDir is where the prepared claims are kept.
+func (c *Config) StateDir() string { return filepath.Join(c.PluginDir(), "claims") }
+
+// HostCDIHook is where the container runtime finds nvidia-cdi-hook.
+func (c *Config) HostCDIHook() string { return filepath.Join(c.PluginDir(), "nvidia-cdi-hook") }
+
+// DRASocket is where the kubelet calls the plugin.
+func (c *Config) DRASocket() string { return filepath.Join(c.PluginDir(), c.socketName("dra")) }
+
+// HealthSocket is where the probes of the pod call the plugin.
+func (c *Config) HealthSocket() string { return filepath.Join(c.PluginDir(), c.socketName("health")) }
+
+// RegistrationSocket is where the kubelet finds the plugin.
+func (c *Config) RegistrationSocket() string {
+	name := gpu.DriverName + "-reg.sock"
+	if c.PodUID != "" {
+		name = kubeletplugin.RollingUpdateRegistrarSocketFile(c.RegistryDir(), gpu.DriverName, types.UID(c.PodUID))
+	}
+	return filepath.Join(c.RegistryDir(), name)
+}
+
+func (c *Config) socketName(base string) string {
+	if c.PodUID != "" {
+		base += "-" + c.PodUID
+	}
+	return base + ".sock"
+}
