@@ -1,0 +1,177 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+package chart_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourceapi "k8s.io/api/resource/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// header begins every golden file, as it does every other YAML file.
+func header(t *testing.T) string {
+	t.Helper()
+	values, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, ok := strings.Cut(string(values), "\n\n")
+	if !ok || !strings.Contains(text, "Copyright The memslice Authors") {
+		t.Fatal("values.yaml does not begin with the licence header")
+	}
+	return text + "\n\n"
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (write it with -update)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		installation installation
+	}{
+		{name: "defaults"},
+		{name: "loopback", installation: installation{args: []string{"--values", "testdata/loopback.values.yaml"}}},
+		{name: "everything", installation: installation{
+			release:   "shares",
+			namespace: "gpu-system",
+			args:      []string{"--values", "testdata/everything.values.yaml"},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			manifests, err := template(t, test.installation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decode(t, manifests)
+			golden(t, filepath.Join("testdata", test.name+".golden.yaml"), header(t)+manifests)
+		})
+	}
+}
+
+func TestNotes(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		want []string
+		not  []string
+	}{
+		{
+			name: "defaults",
+			want: []string{"kubectl get resourceslices", "deviceClassName: slice.memslice.dev", "rollout status daemonset/memslice-kubelet-plugin"},
+			not:  []string{"WARNING"},
+		},
+		{name: "no policy", args: []string{"--set", "admissionPolicy.enabled=false"}, want: []string{"WARNING: admissionPolicy.enabled is false"}},
+		{name: "no classes", args: []string{"--set", "deviceClasses.create=false"}, not: []string{"slice.memslice.dev"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := []string{"install", "memslice", chart, "--namespace", "memslice", "--dry-run=client"}
+			out, err := helm(t, append(args, test.args...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, ok := strings.Cut(out, "NOTES:\n")
+			if !ok {
+				t.Fatalf("helm install shows no notes:\n%s", out)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(notes, want) {
+					t.Errorf("The notes lack %q:\n%s", want, notes)
+				}
+			}
+			for _, not := range test.not {
+				if strings.Contains(notes, not) {
+					t.Errorf("The notes contain %q:\n%s", not, notes)
+				}
+			}
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	if _, err := helm(t, "lint", "--strict", chart); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRights(t *testing.T) {
+	objects := render(t, installation{})
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims/status"}, Verbs: []string{"patch", "update"}},
+		{
+			APIGroups:     []string{"resource.k8s.io"},
+			Resources:     []string{resourceClaims + "/" + resourceapi.SubresourceDriver},
+			ResourceNames: []string{driverName},
+			Verbs:         []string{resourceapi.VerbPrefixAssociatedNode + "patch", resourceapi.VerbPrefixAssociatedNode + "update"},
+		},
+		{
+			APIGroups: []string{"resource.k8s.io"},
+			Resources: []string{"resourceslices"},
+			Verbs:     []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
+	}
+	if diff := cmp.Diff(want, only[*rbacv1.ClusterRole](t, objects).Rules); diff != "" {
+		t.Errorf("Rights of the plugin (-want +got):\n%s", diff)
+	}
+	if roles := all[*rbacv1.Role](objects); len(roles) > 0 {
+		t.Errorf("The chart renders further roles: %v", roles)
+	}
+	if bindings := all[*rbacv1.RoleBinding](objects); len(bindings) > 0 {
+		t.Errorf("The chart renders further role bindings: %v", bindings)
+	}
+	if only[*corev1.ServiceAccount](t, objects).AutomountServiceAccountToken == nil {
+		t.Error("Any pod with the service account gets its token")
+	}
+}
+
+func TestOptionalObjects(t *testing.T) {
+	objects := render(t, set("deviceClasses.create=false", "admissionPolicy.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine"))
+	for _, o := range objects {
+		switch o.(type) {
+		case *appsv1.DaemonSet, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
+		default:
+			t.Errorf("The chart renders a %T although it is switched off", o)
+		}
+	}
+	if len(objects) != 3 {
+		t.Errorf("The chart renders %d objects, want 3", len(objects))
+	}
+}
