@@ -1,0 +1,19 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+// Package catalog says what real GPUs answer to NVML: names, memory, compute
+// resources and MIG geometry per model, and which models a simulated node
+// has. It holds constants only; what changes at run time belongs to package
+// state, and nothing here knows files, processes or the NVML C API.
+package catalog

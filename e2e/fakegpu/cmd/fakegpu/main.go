@@ -1,0 +1,30 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+// Command fakegpu makes a simulated NVIDIA driver root and changes what its
+// GPUs do. Everything that it does is a change to the root's state or its
+// files; programs that use the root see it at once.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := newCommand().Execute(); err != nil {
+		fmt.Fprintf(os.Stderr, "fakegpu: %v\n", err)
+		os.Exit(1)
+	}
+}

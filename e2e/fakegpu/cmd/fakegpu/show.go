@@ -1,0 +1,124 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memslice/memslice/e2e/fakegpu/catalog"
+	"github.com/memslice/memslice/e2e/fakegpu/state"
+)
+
+func newState(o *options) *cobra.Command {
+	var format string
+	command := &cobra.Command{
+		Use:   "state",
+		Short: "Show the simulated GPUs and what is wrong with them",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, store, err := o.open()
+			if err != nil {
+				return err
+			}
+			current, err := store.Load()
+			if err != nil {
+				return err
+			}
+			switch format {
+			case "table":
+				return printTable(command.OutOrStdout(), current)
+			case "json":
+				encoder := json.NewEncoder(command.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(current)
+			default:
+				return fmt.Errorf("unknown output %q: use table or json", format)
+			}
+		},
+	}
+	command.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	return command
+}
+
+func printTable(out io.Writer, s *state.State) error {
+	loaded := "loaded"
+	if !s.Driver.Loaded {
+		loaded = "NOT LOADED"
+	}
+	if s.Driver.LibraryAbsent {
+		loaded += ", libnvidia-ml.so.1 ABSENT"
+	}
+	fmt.Fprintf(out, "Preset %s, driver %s (CUDA %d.%d), %s\n",
+		s.Preset, s.Driver.Version, s.Driver.CUDA/1000, s.Driver.CUDA%1000/10, loaded)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INDEX\tMINOR\tUUID\tPRODUCT\tMEMORY\tRESERVED\tPCI\tNUMA\tMIG\tCONDITION")
+	for i := range s.GPUs {
+		gpu := &s.GPUs[i]
+		model, err := catalog.Lookup(gpu.Model)
+		if err != nil {
+			return err
+		}
+		index, minor := "-", "-"
+		if n, ok := s.Index(gpu.UUID); ok {
+			index, minor = fmt.Sprint(n), fmt.Sprint(gpu.Minor)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%dMi\t%dMi\t%s\t%d\t%s\t%s\n", index, minor, gpu.UUID, model.Name,
+			model.MemoryBytes/catalog.MiB, model.ReservedBytes/catalog.MiB, gpu.BusID, gpu.NUMANode, migText(model, gpu), condition(gpu))
+	}
+	return table.Flush()
+}
+
+func migText(model *catalog.Model, gpu *state.GPU) string {
+	switch {
+	case model.MIG == nil:
+		return "-"
+	case gpu.MIG.Current != gpu.MIG.Pending:
+		return onOff(gpu.MIG.Current) + " (pending " + onOff(gpu.MIG.Pending) + ")"
+	default:
+		return onOff(gpu.MIG.Current)
+	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func condition(gpu *state.GPU) string {
+	var parts []string
+	if gpu.Removed {
+		parts = append(parts, "removed")
+	}
+	if gpu.Lost {
+		parts = append(parts, "lost")
+	}
+	for query, result := range gpu.Failures {
+		parts = append(parts, fmt.Sprintf("%s=%s", query, result))
+	}
+	if len(parts) == 0 {
+		return "ok"
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
+}
