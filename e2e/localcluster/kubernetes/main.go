@@ -24,11 +24,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	_ "time/tzdata" // CronJob time zones, where the machine has no zone files
 
 	"github.com/spf13/cobra"
@@ -45,14 +41,12 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/memslice/memslice/e2e/localcluster/kubernetes/internal/program"
 )
 
-// program runs with os.Args as if it were a binary of its own and ends the
-// process itself when it fails.
-type program func()
-
-func programs() map[string]program {
-	return map[string]program{
+func programs() program.Set {
+	return program.Set{
 		"etcd":                    func() { etcdmain.Main(os.Args) },
 		"kube-apiserver":          component(apiserver.NewAPIServerCommand),
 		"kube-controller-manager": component(controllermanager.NewControllerManagerCommand),
@@ -64,14 +58,14 @@ func programs() map[string]program {
 
 // component defers the construction: building a command registers flags and
 // feature gates that belong to that program alone.
-func component(newCommand func() *cobra.Command) program {
+func component(newCommand func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(newCommand())) }
 }
 
 func kubectl() {
 	// Verbosity has to be known before the command is built, because building it
 	// already looks for plugins and reads the user's preferences.
-	if err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
+	if _, err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
 		fmt.Fprintf(os.Stderr, "kubectl: set verbosity: %v\n", err)
 	}
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
@@ -79,28 +73,12 @@ func kubectl() {
 	}
 }
 
-// choose returns the program's name and the arguments it should see.
-func choose(args []string, known map[string]program) (string, []string, error) {
-	if name := filepath.Base(args[0]); known[name] != nil {
-		return name, args, nil
-	}
-	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
-	if len(args) < 2 {
-		return "", nil, fmt.Errorf("name the program to run as the first argument: one of %s", names)
-	}
-	if known[args[1]] == nil {
-		return "", nil, fmt.Errorf("no program %q: the first argument must be one of %s", args[1], names)
-	}
-	return args[1], args[1:], nil
-}
-
 func main() {
-	known := programs()
-	name, args, err := choose(os.Args, known)
+	run, args, err := programs().Choose(os.Args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "kube: %v\n", err)
 		os.Exit(2)
 	}
 	os.Args = args
-	known[name]()
+	run()
 }
