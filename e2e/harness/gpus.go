@@ -1,0 +1,126 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/memslice/memslice/e2e/fakegpu/state"
+)
+
+// GPUs are the simulated GPUs of the node.
+type GPUs struct {
+	tools   tools
+	root    string // the simulated driver root
+	library string
+}
+
+// Root is the driver root on this machine.
+func (g *GPUs) Root() string { return g.root }
+
+// Ensure has the GPUs of the preset there, replacing others, with nothing wrong
+// with them. With no preset it keeps those that are there, as they are.
+func (g *GPUs) Ensure(ctx context.Context, preset string) error {
+	current, err := g.State(ctx)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch {
+	case current == nil && preset == "":
+		preset = DefaultPreset
+	case current != nil && preset == "":
+		preset = current.Preset
+	case current != nil && (current.Preset != preset || !healthy(current)):
+		return g.Replace(ctx, preset)
+	}
+	return g.init(ctx, preset)
+}
+
+// Replace puts other GPUs into the node, whether or not somebody uses those that
+// are there.
+func (g *GPUs) Replace(ctx context.Context, preset string) error {
+	return g.init(ctx, preset, "--force")
+}
+
+// init also restores files that are missing.
+func (g *GPUs) init(ctx context.Context, preset string, more ...string) error {
+	return g.Do(ctx, append([]string{"init", "--lib", g.library, "--preset", preset}, more...)...)
+}
+
+// Do runs a command of fakegpu on these GPUs.
+func (g *GPUs) Do(ctx context.Context, args ...string) error {
+	_, err := g.tools.run(ctx, nil, "fakegpu", append(args, "--root", g.root)...)
+	return err
+}
+
+// State is what the simulation holds. The error is fs.ErrNotExist where there is
+// no simulation yet.
+func (g *GPUs) State(ctx context.Context) (*state.State, error) {
+	if _, err := os.Stat(filepath.Join(g.root, stateDir, "state.json")); err != nil {
+		return nil, fmt.Errorf("find the simulated GPUs: %w", err)
+	}
+	out, err := g.tools.run(ctx, nil, "fakegpu", "state", "-o", "json", "--root", g.root)
+	if err != nil {
+		return nil, err
+	}
+	var s state.State
+	if err := json.Unmarshal(out, &s); err != nil {
+		return nil, fmt.Errorf("read the state of the simulated GPUs: %w", err)
+	}
+	return &s, nil
+}
+
+// stateDir is where the simulation keeps its state, below the driver root.
+const stateDir = "var/lib/fakegpu"
+
+func healthy(s *state.State) bool {
+	for _, g := range s.GPUs {
+		if g.Removed || g.Lost || g.MIG.Current || len(g.Failures) > 0 {
+			return false
+		}
+	}
+	return s.Driver.Loaded && !s.Driver.LibraryAbsent
+}
+
+// present are the UUIDs of the GPUs that a driver would find.
+func present(s *state.State) map[string]bool {
+	uuids := map[string]bool{}
+	for _, g := range s.GPUs {
+		if s.Driver.Loaded && !s.Driver.LibraryAbsent && !g.Removed && !g.Lost {
+			uuids[g.UUID] = true
+		}
+	}
+	return uuids
+}
+
+// Node is the path of a GPU's device node in containers.
+func (g *GPUs) Node(ctx context.Context, uuid string) (string, error) {
+	s, err := g.State(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, gpu := range s.GPUs {
+		if gpu.UUID == uuid && !gpu.Removed {
+			return fmt.Sprintf("/dev/nvidia%d", gpu.Minor), nil
+		}
+	}
+	return "", fmt.Errorf("there is no simulated GPU %s", uuid)
+}
