@@ -118,6 +118,8 @@ $(BIN)/golangci-lint: .ci/tools/go.mod .ci/tools/go.sum
 	@echo "build golangci-lint: the first build takes minutes"
 	@cd .ci/tools && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+##@ To start over
+
 .PHONY: clean
 clean: cluster-down ## Stop the cluster and delete everything that was built
 	rm -rf $(OUTPUT)

@@ -22,7 +22,7 @@ fakegpu_go := $(wildcard $(fakegpu_dir)/catalog/*.go $(fakegpu_dir)/state/*.go) 
 FAKEGPU_LIBRARIES := $(BIN)/libnvidia-ml-r580.so
 
 .PHONY: fakegpu
-fakegpu: $(BIN)/fakegpu $(FAKEGPU_LIBRARIES) ## Build the simulated NVIDIA driver
+fakegpu: $(BIN)/fakegpu $(FAKEGPU_LIBRARIES)
 
 $(BIN)/fakegpu: $(fakegpu_go) $(wildcard $(fakegpu_dir)/driverroot/*.go $(fakegpu_dir)/cmd/fakegpu/*.go)
 	CGO_ENABLED=0 go build -trimpath -o $@ ./$(fakegpu_dir)/cmd/fakegpu

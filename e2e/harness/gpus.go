@@ -37,7 +37,8 @@ type GPUs struct {
 func (g *GPUs) Root() string { return g.root }
 
 // Ensure has the GPUs of the preset there, replacing others, with nothing wrong
-// with them. With no preset it keeps those that are there, as they are.
+// with them. With no preset it keeps those that are there, as they are; without
+// a driver that can have no good end.
 func (g *GPUs) Ensure(ctx context.Context, preset string) error {
 	current, err := g.State(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -47,6 +48,9 @@ func (g *GPUs) Ensure(ctx context.Context, preset string) error {
 	case current == nil && preset == "":
 		preset = DefaultPreset
 	case current != nil && preset == "":
+		if !current.Driver.Loaded {
+			return fmt.Errorf("the simulated driver is unloaded, so there is no GPU: \"%s load --root %s\" loads it", filepath.Join(g.tools.bin, "fakegpu"), g.root)
+		}
 		preset = current.Preset
 	case current != nil && (current.Preset != preset || !healthy(current)):
 		return g.Replace(ctx, preset)

@@ -142,7 +142,7 @@ func newGrant(result *resourceapi.DeviceRequestAllocationResult, device gpu.Devi
 // readShare takes over what the scheduler has deducted for a share.
 func readShare(grant *gpu.Grant, result *resourceapi.DeviceRequestAllocationResult) error {
 	if grant.ShareID == "" {
-		return errors.New("a share, but the allocation has no shareID to tell it from others: the scheduler must have the feature ConsumableCapacity, which is on since Kubernetes 1.36")
+		return errors.New("a share, but the allocation has no shareID to tell it from others: the scheduler must have the feature gate DRAConsumableCapacity, which is on since Kubernetes 1.36")
 	}
 	memory, ok := result.ConsumedCapacity[gpu.CapacityMemory]
 	if !ok {

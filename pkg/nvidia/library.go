@@ -75,7 +75,7 @@ func (c *Client) unavailable(doing string, ret nvml.Return) error {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return fmt.Errorf("%w; check that the file is complete and built for this machine's processor", reason)
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return fmt.Errorf("%w; load the kernel module (modprobe nvidia), or wait until the driver's installer has", reason)
+		return fmt.Errorf("%w; load the kernel module (modprobe nvidia), or wait until the driver's installer has done so", reason)
 	case nvml.ERROR_NO_PERMISSION:
 		return fmt.Errorf("%w; run this process as root with access to /dev/nvidiactl and /dev/nvidia*", reason)
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:

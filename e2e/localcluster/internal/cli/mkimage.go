@@ -48,7 +48,7 @@ same image, byte for byte: they are dated to 1970 and belong to root.`,
   mkimage --tag docker.io/memslice/memslice:dev --output memslice.tar \
     --elf _output/bin/memslice-kubelet-plugin:/usr/bin/memslice-kubelet-plugin \
     --lib libdl.so.2 --lib libpthread.so.0 --lib librt.so.1 \
-    --add _output/bin/memslice-hook:/usr/bin/memslice-hook:0755 \
+    --add _output/bin/nvidia-cdi-hook:/usr/bin/nvidia-cdi-hook:0755 \
     --entrypoint /usr/bin/memslice-kubelet-plugin`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
