@@ -15,7 +15,6 @@
 package chart_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,9 +25,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourceapi "k8s.io/api/resource/v1"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/memslice/memslice/pkg/golden"
+)
 
 // header begins every golden file, as it does every other YAML file.
 func header(t *testing.T) string {
@@ -42,23 +41,6 @@ func header(t *testing.T) string {
 		t.Fatal("values.yaml does not begin with the licence header")
 	}
 	return text + "\n\n"
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (write it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
 }
 
 func TestGolden(t *testing.T) {
@@ -80,7 +62,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			decode(t, manifests)
-			golden(t, filepath.Join("testdata", test.name+".golden.yaml"), header(t)+manifests)
+			golden.Check(t, filepath.Join("testdata", test.name+".golden.yaml"), []byte(header(t)+manifests))
 		})
 	}
 }

@@ -16,8 +16,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,9 +25,8 @@ import (
 
 	"github.com/memslice/memslice/e2e/containerview"
 	"github.com/memslice/memslice/e2e/harness"
+	"github.com/memslice/memslice/pkg/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const uuid = "GPU-15b06b5e-3097-84b4-f852-302896a7d3fd"
 
@@ -59,19 +56,7 @@ func TestTable(t *testing.T) {
 			if err := write(&out, result); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("%s differs (-want +got), see -update:\n%s", golden, diff)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".txt"), []byte(out.String()))
 		})
 	}
 }

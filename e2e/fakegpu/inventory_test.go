@@ -15,29 +15,25 @@
 package fakegpu
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/fakegputest"
+	"github.com/memslice/memslice/pkg/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestInventory reads every preset through the real go-nvml.
 func TestInventory(t *testing.T) {
 	for _, preset := range catalog.PresetNames() {
 		t.Run(preset, func(t *testing.T) {
-			golden := filepath.Join("testdata", "inventory-"+preset+".golden")
+			file := filepath.Join("testdata", "inventory-"+preset+".golden")
 			fakegputest.Isolate(t, func(t *testing.T) {
-				checkGolden(t, golden, inventory(t, load(t, fakegputest.New(t, preset))))
+				golden.Check(t, file, []byte(inventory(t, load(t, fakegputest.New(t, preset)))))
 			})
 		})
 	}
@@ -65,23 +61,6 @@ func get[T any](t *testing.T) func(value T, result nvml.Return) T {
 		t.Helper()
 		must(t, result)
 		return value
-	}
-}
-
-func checkGolden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got), -update accepts it:\n%s", path, diff)
 	}
 }
 

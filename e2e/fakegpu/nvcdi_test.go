@@ -29,6 +29,7 @@ import (
 
 	"github.com/memslice/memslice/e2e/fakegpu/fakegputest"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
+	"github.com/memslice/memslice/pkg/golden"
 )
 
 // harmless are the beginnings of warnings about what a compute installation
@@ -70,7 +71,7 @@ func TestCDIEdits(t *testing.T) {
 				t.Errorf("NVIDIA's library warns: %s", warning)
 			}
 		}
-		checkGolden(t, filepath.Join("testdata", "nvcdi.golden"), strings.ReplaceAll(out.String(), driver.Path, "{root}"))
+		golden.Check(t, filepath.Join("testdata", "nvcdi.golden"), []byte(strings.ReplaceAll(out.String(), driver.Path, "{root}")))
 	})
 }
 

@@ -142,7 +142,7 @@ func TestNVIDIAGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "nvidia.json", spec)
+	checkSpec(t, "nvidia.json", spec)
 }
 
 // TestNVIDIARoots has the ways in which hosts have the driver and its device

@@ -18,7 +18,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,12 +29,11 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/memslice/memslice/pkg/golden"
 	"github.com/memslice/memslice/pkg/gpu"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name string, spec *specs.Spec) {
+func checkSpec(t *testing.T, name string, spec *specs.Spec) {
 	t.Helper()
 	got, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
@@ -43,18 +41,7 @@ func golden(t *testing.T, name string, spec *specs.Spec) {
 	}
 	got = append(got, '\n')
 	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, path, got)
 }
 
 // source has the edits of any GPU.
@@ -103,7 +90,7 @@ func TestBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".json", spec)
+			checkSpec(t, name+".json", spec)
 			for i, id := range ids {
 				if want := "gpu.memslice.dev/claim=" + spec.Devices[i].Name; id != want || len(ids) != len(grants) {
 					t.Errorf("CDI device %q, want %q", id, want)

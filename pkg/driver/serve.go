@@ -35,7 +35,7 @@ import (
 )
 
 // serve runs the parts that live as long as the process, until one of them
-// fails or ctx is done.
+// fails or ctx is done. What was prepared before has been reconciled.
 func serve(ctx context.Context, cfg *config.Config, client kubernetes.Interface, devices *inventory.Inventory, preparer *prepare.Preparer) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -57,7 +57,12 @@ func serve(ctx context.Context, cfg *config.Config, client kubernetes.Interface,
 
 	group.Go(func() error { return devices.Run(ctx, helper, cfg.ScanInterval) })
 	group.Go(func() error {
-		wait.UntilWithContext(ctx, func(ctx context.Context) { reconcile(ctx, cfg, client, devices, preparer) }, cfg.ReconcileInterval)
+		// Not at once, as it has just been done. It ends with ctx only, which
+		// is no failure.
+		_ = wait.PollUntilContextCancel(ctx, cfg.ReconcileInterval, false, func(ctx context.Context) (bool, error) {
+			reconcile(ctx, cfg, client, devices, preparer)
+			return false, nil
+		})
 		return nil
 	})
 

@@ -103,19 +103,13 @@ func (i *Inventory) Err() error {
 // Run looks at the GPUs now and at every interval, until ctx is done. It returns
 // early, with an error, only where a new process is needed to go on.
 func (i *Inventory) Run(ctx context.Context, publisher Publisher, interval time.Duration) error {
-	var failed error
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		if err := i.Refresh(ctx); errors.Is(err, nvidia.ErrRestartRequired) {
-			failed = err
 			return false, err
 		}
-		if err := i.publish(ctx, publisher); err != nil {
-			failed = err
-			return false, err
-		}
-		return false, nil
+		return false, i.publish(ctx, publisher)
 	})
-	if ctx.Err() != nil && failed == nil {
+	if wait.Interrupted(err) {
 		return nil
 	}
 	return err

@@ -15,21 +15,18 @@
 package nvidia
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/memslice/memslice/pkg/golden"
 	"github.com/memslice/memslice/pkg/gpu"
 	"github.com/memslice/memslice/pkg/publish"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestRealLibrary loads a shared library as the driver's is loaded. Calling any
 // function that it lacks would end the test's process.
@@ -65,16 +62,5 @@ func TestPublishedGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	const path = "testdata/dgxh100.yaml"
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("slices, to be rewritten with -update (-want +got):\n%s", diff)
-	}
+	golden.Check(t, path, got)
 }

@@ -15,8 +15,6 @@
 package publish
 
 import (
-	"flag"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,10 +23,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/memslice/memslice/pkg/golden"
 	"github.com/memslice/memslice/pkg/gpu"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestResourcesGolden(t *testing.T) {
 	devices, problems := Devices("node-1", mixedNode(), Options{})
@@ -40,18 +37,7 @@ func TestResourcesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	const path = "testdata/mixed.yaml"
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("slices, to be rewritten with -update (-want +got):\n%s", diff)
-	}
+	golden.Check(t, path, got)
 }
 
 // The API refuses slices beyond its limits, and with them all of the node.
