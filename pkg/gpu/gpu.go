@@ -51,10 +51,8 @@ type GPU struct {
 	// NUMANode is nil where the firmware does not tell.
 	NUMANode *int64
 
-	// MIGCapable and MIGEnabled tell whether the GPU can be, and is, in
-	// Multi-Instance GPU mode. One in MIG mode is offered as partitions only.
-	MIGCapable bool
-	MIGEnabled bool
+	// MIG is nil for a GPU that cannot be divided into MIG instances.
+	MIG *MultiInstance
 }
 
 // Memory is the frame buffer of a GPU, in bytes.

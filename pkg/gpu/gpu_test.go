@@ -44,3 +44,18 @@ func TestUsable(t *testing.T) {
 		})
 	}
 }
+
+func TestSlug(t *testing.T) {
+	for profile, want := range map[string]string{
+		"1g.10gb":        "1g-10gb",
+		"1g.10gb+me":     "1g-10gb-me",
+		"1g.24gb-me":     "1g-24gb-no-me",
+		"1g.24gb+me.all": "1g-24gb-me-all",
+	} {
+		t.Run(profile, func(t *testing.T) {
+			if got := (Partition{Profile: profile}).Slug(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}

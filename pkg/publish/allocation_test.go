@@ -22,6 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/memslice/memslice/pkg/gpu"
+	"github.com/memslice/memslice/pkg/publish/schedulertest"
 )
 
 // These tests show what the scheduler makes of what is published.
@@ -30,21 +31,21 @@ func TestFormsExcludeEachOther(t *testing.T) {
 	schedulers(t, func(t *testing.T, features structured.Features) {
 		s := schedulerFor(features, cards(1, 80*gi))
 
-		first, _ := s.mustAllocate(t, shareRequest(memory("4Gi")))
-		second, _ := s.mustAllocate(t, shareRequest(memory("4Gi")))
-		s.mustStayPending(t, wholeRequest())
-		s.release(first)
-		s.mustStayPending(t, wholeRequest())
-		s.release(second)
+		first, _ := s.MustAllocate(t, shareRequest(memory("4Gi")))
+		second, _ := s.MustAllocate(t, shareRequest(memory("4Gi")))
+		s.MustStayPending(t, wholeRequest())
+		s.Release(first)
+		s.MustStayPending(t, wholeRequest())
+		s.Release(second)
 
-		whole, result := s.mustAllocate(t, wholeRequest())
+		whole, result := s.MustAllocate(t, wholeRequest())
 		if want := "gpu-00000001-0000"; result.Device != want {
 			t.Errorf("device: got %q, want %q", result.Device, want)
 		}
-		s.mustStayPending(t, wholeRequest())
-		s.mustStayPending(t, shareRequest(memory("256Mi")))
-		s.release(whole)
-		s.mustAllocate(t, shareRequest(memory("256Mi")))
+		s.MustStayPending(t, wholeRequest())
+		s.MustStayPending(t, shareRequest(memory("256Mi")))
+		s.Release(whole)
+		s.MustAllocate(t, shareRequest(memory("256Mi")))
 	})
 }
 
@@ -54,16 +55,16 @@ func TestShares23Fit(t *testing.T) {
 		s := schedulerFor(features, cards(1, 46068*mi))
 		var last string
 		for range 23 {
-			claim, result := s.mustAllocate(t, shareRequest(memory("2000Mi")))
+			claim, result := s.MustAllocate(t, shareRequest(memory("2000Mi")))
 			if got := granted(result, gpu.CapacityMemory); got != 2000*mi {
 				t.Fatalf("granted memory: got %d, want %d", got, 2000*mi)
 			}
 			last = claim
 		}
-		s.mustStayPending(t, shareRequest(memory("2000Mi")))
-		s.mustStayPending(t, shareRequest(memory("256Mi")))
-		s.release(last)
-		s.mustAllocate(t, shareRequest(memory("2068Mi")))
+		s.MustStayPending(t, shareRequest(memory("2000Mi")))
+		s.MustStayPending(t, shareRequest(memory("256Mi")))
+		s.Release(last)
+		s.MustAllocate(t, shareRequest(memory("2068Mi")))
 	})
 }
 
@@ -89,7 +90,7 @@ func TestGrantedMemory(t *testing.T) {
 			schedulers(t, func(t *testing.T, features structured.Features) {
 				// The last half step is more than a share can have.
 				s := schedulerFor(features, cards(1, 80*gi+mi/2))
-				_, result := s.mustAllocate(t, shareRequest(tc.request))
+				_, result := s.MustAllocate(t, shareRequest(tc.request))
 				if got := granted(result, gpu.CapacityMemory); got != tc.want {
 					t.Errorf("granted memory: got %d, want %d", got, tc.want)
 				}
@@ -106,10 +107,10 @@ func TestMemoryBeyondAnyGPU(t *testing.T) {
 		t.Run(amount, func(t *testing.T) {
 			schedulers(t, func(t *testing.T, features structured.Features) {
 				s := schedulerFor(features, cards(2, 80*gi))
-				if _, results, _ := s.allocate(shareRequest(memory(amount))); len(results) > 0 {
+				if _, results, _ := s.Allocate(shareRequest(memory(amount))); len(results) > 0 {
 					t.Errorf("got %v, want no allocation", results)
 				}
-				s.mustAllocate(t, shareRequest(memory("80Gi")))
+				s.MustAllocate(t, shareRequest(memory("80Gi")))
 			})
 		})
 	}
@@ -119,38 +120,35 @@ func TestGrantedCompute(t *testing.T) {
 	schedulers(t, func(t *testing.T, features structured.Features) {
 		s := schedulerFor(features, cards(1, 80*gi))
 		for range 4 {
-			_, result := s.mustAllocate(t, shareRequest(compute("25")))
+			_, result := s.MustAllocate(t, shareRequest(compute("25")))
 			if got := granted(result, gpu.CapacityCompute); got != 25 {
 				t.Errorf("granted compute: got %d, want 25", got)
 			}
 		}
-		s.mustStayPending(t, shareRequest(compute("1")))
+		s.MustStayPending(t, shareRequest(compute("1")))
 
-		_, result := s.mustAllocate(t, shareRequest(memory("256Mi")))
+		_, result := s.MustAllocate(t, shareRequest(memory("256Mi")))
 		if got := granted(result, gpu.CapacityCompute); got != 0 {
 			t.Errorf("granted compute where none is named: got %d, want 0", got)
 		}
-		s.mustStayPending(t, shareRequest(compute("101")))
+		s.MustStayPending(t, shareRequest(compute("101")))
 	})
 }
 
 func TestStepLargerThanGPU(t *testing.T) {
-	options := Options{MemoryMin: 40 * gi, MemoryStep: 40 * gi}
+	large := offers(cards(1, 79*gi))
+	large[0].MemoryMin, large[0].MemoryStep = 40*gi, 40*gi
 	schedulers(t, func(t *testing.T, features structured.Features) {
-		devices, problems := Devices(nodeName, cards(1, 79*gi), options)
-		if len(problems) > 0 {
-			t.Fatalf("problems: %v", problems)
-		}
-		s := newScheduler(features, Resources(nodeName, devices, nil))
-		s.mustStayPending(t, shareRequest(memory("41Gi")))
-		_, result := s.mustAllocate(t, shareRequest(memory("1Gi")))
+		s := schedulerOf(features, large)
+		s.MustStayPending(t, shareRequest(memory("41Gi")))
+		_, result := s.MustAllocate(t, shareRequest(memory("1Gi")))
 		if got := granted(result, gpu.CapacityMemory); got != 40*gi {
 			t.Errorf("granted memory: got %d, want %d", got, 40*gi)
 		}
-		s.mustStayPending(t, shareRequest(memory("1Gi")))
+		s.MustStayPending(t, shareRequest(memory("1Gi")))
 
 		// The API refuses a step with which no second amount can be reached.
-		policy := s.slices[1].Spec.Devices[0].Capacity[gpu.CapacityMemory].RequestPolicy
+		policy := s.Slices[1].Spec.Devices[0].Capacity[gpu.CapacityMemory].RequestPolicy
 		if step := policy.ValidRange.Step; step != nil {
 			t.Errorf("step: got %s, want none", step)
 		}
@@ -163,9 +161,9 @@ func TestSelectorsOverWhatIsUnknown(t *testing.T) {
 	mute := gpu.GPU{UUID: card(1, 0).UUID, Memory: &gpu.Memory{Total: 1 << 30}}
 	without := gpu.GPU{UUID: card(2, 0).UUID}
 	gpus := []gpu.GPU{mute, without, card(3, 80*gi)}
-	for class, want := range map[string]string{
-		"slice.memslice.dev": "gpu-00000003-0000-slice",
-		"gpu.memslice.dev":   "gpu-00000003-0000",
+	for form, want := range map[gpu.Form]string{
+		gpu.Slice: "gpu-00000003-0000-slice",
+		gpu.Whole: "gpu-00000003-0000",
 	} {
 		for _, expression := range []string{
 			`.architecture == "Hopper"`,
@@ -177,16 +175,16 @@ func TestSelectorsOverWhatIsUnknown(t *testing.T) {
 			`.multiprocessors > 100`,
 			`.memoryIsolation == "none" && device.capacity["gpu.memslice.dev"].memory.isGreaterThan(quantity("40Gi"))`,
 		} {
-			t.Run(class+expression, func(t *testing.T) {
+			t.Run(string(form)+expression, func(t *testing.T) {
 				schedulers(t, func(t *testing.T, features structured.Features) {
 					s := schedulerFor(features, gpus)
 					selector := fmt.Sprintf("device.attributes[%q]%s", gpu.DriverName, expression)
-					_, result := s.mustAllocate(t, request(class, nil, selector))
+					_, result := s.MustAllocate(t, schedulertest.Request(form, nil, selector))
 					if result.Device != want {
 						t.Errorf("device: got %q, want %q", result.Device, want)
 					}
 					// With that taken, all others are looked at.
-					s.mustStayPending(t, request(class, nil, selector))
+					s.MustStayPending(t, schedulertest.Request(form, nil, selector))
 				})
 			})
 		}
@@ -195,16 +193,14 @@ func TestSelectorsOverWhatIsUnknown(t *testing.T) {
 
 func TestTaintsReachEveryForm(t *testing.T) {
 	schedulers(t, func(t *testing.T, features structured.Features) {
-		gpus := cards(2, 80*gi)
-		devices, _ := Devices(nodeName, gpus, Options{})
-		s := newScheduler(features, Resources(nodeName, devices, map[string][]resourceapi.DeviceTaint{
-			gpus[0].UUID: {{Key: "gpu.memslice.dev/lost", Effect: resourceapi.DeviceTaintEffectNoSchedule}},
-		}))
-		_, result := s.mustAllocate(t, shareRequest(memory("4Gi")))
+		both := offers(cards(2, 80*gi))
+		both[0].Withheld = gpu.Unavailable
+		s := schedulerOf(features, both)
+		_, result := s.MustAllocate(t, shareRequest(memory("4Gi")))
 		if want := "gpu-00000002-0000-slice"; result.Device != want {
 			t.Errorf("device: got %q, want %q", result.Device, want)
 		}
-		s.mustStayPending(t, wholeRequest())
+		s.MustStayPending(t, wholeRequest())
 	})
 }
 

@@ -15,6 +15,7 @@
 package publish
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -37,19 +38,48 @@ func Attributes(d gpu.Device) map[resourceapi.QualifiedName]resourceapi.DeviceAt
 	g := d.GPU
 	a := attributes{}
 	a.text("type", string(d.Form))
-	a.text("uuid", g.UUID)
+	a.text("uuid", uuid(d))
+	a.text("parentUUID", g.UUID)
+	a.text("profile", profile(d))
 	a.text("productName", g.ProductName)
 	a.text("brand", g.Brand)
 	a.text("architecture", g.Architecture)
 	a.version("cudaComputeCapability", g.CUDAComputeCapability)
 	a.version("cudaDriverVersion", g.CUDADriverVersion)
 	a.version("driverVersion", g.DriverVersion)
-	a.number("multiprocessors", int64(g.Multiprocessors))
-	a["migCapable"] = resourceapi.DeviceAttribute{BoolValue: &g.MIGCapable}
+	a.number("multiprocessors", int64(multiprocessors(d)))
+	migCapable := g.MIG != nil
+	a["migCapable"] = resourceapi.DeviceAttribute{BoolValue: &migCapable}
 	a.text("memoryIsolation", string(d.MemoryIsolation))
 	a.text("computeIsolation", string(d.ComputeIsolation))
 	a.standard(g)
 	return a
+}
+
+// uuid of a partition that is made for each claim is its place, since it has no
+// UUID before: attributes that must differ, or be equal, then do what they say.
+func uuid(d gpu.Device) string {
+	switch {
+	case d.Form != gpu.MIG:
+		return d.GPU.UUID
+	case d.Existing != "":
+		return d.Existing
+	}
+	return fmt.Sprintf("%s/%s/%d", d.GPU.UUID, d.Partition.Profile, d.Partition.Start)
+}
+
+func profile(d gpu.Device) string {
+	if d.Form != gpu.MIG {
+		return "none"
+	}
+	return d.Partition.Profile
+}
+
+func multiprocessors(d gpu.Device) int {
+	if d.Form != gpu.MIG {
+		return d.GPU.Multiprocessors
+	}
+	return d.Profile.Multiprocessors
 }
 
 // standard adds the attributes that devices of other drivers have too. They

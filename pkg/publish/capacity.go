@@ -15,6 +15,8 @@
 package publish
 
 import (
+	"fmt"
+
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -27,22 +29,53 @@ type capacities = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity
 // a CEL expression over a capacity that one device lacks is an error, which
 // ends the scheduling of the claim, also onto the GPUs that do match.
 func capacity(d gpu.Device) capacities {
-	if d.Form == gpu.Whole {
+	switch d.Form {
+	case gpu.Whole:
 		return capacities{gpu.CapacityMemory: {Value: *bytes(d.Memory)}}
+	case gpu.MIG:
+		return partitionCapacity(d)
 	}
-	return capacities{
+	all := capacities{
 		gpu.CapacityMemory: {
 			Value:         *bytes(d.Memory),
 			RequestPolicy: memoryPolicy(d),
 		},
 		gpu.CapacityCompute: {
-			Value: *percent(100),
+			Value: *number(100),
 			RequestPolicy: &resourceapi.CapacityRequestPolicy{
-				Default:    percent(0),
-				ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: percent(0), Step: percent(1)},
+				Default:    number(0),
+				ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: number(0), Step: number(1)},
 			},
 		},
 	}
+	for rank := range d.Ranks {
+		all[resourceapi.QualifiedName(fmt.Sprint(gpu.CapacityRank, rank+1))] = resourceapi.DeviceCapacity{
+			Value: *number(1),
+			RequestPolicy: &resourceapi.CapacityRequestPolicy{
+				Default:    number(0),
+				ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: number(0), Max: number(1), Step: number(1)},
+			},
+		}
+	}
+	return all
+}
+
+// partitionCapacity is all that NVML tells, also where there is none of it, for
+// the reason above.
+func partitionCapacity(d gpu.Device) capacities {
+	p := d.Profile
+	all := capacities{gpu.CapacityMemory: {Value: *bytes(d.Memory)}}
+	for name, n := range map[resourceapi.QualifiedName]int{
+		"multiprocessors": p.Multiprocessors,
+		"copyEngines":     p.Engines.Copy,
+		"decoders":        p.Engines.Decoders,
+		"encoders":        p.Engines.Encoders,
+		"jpegEngines":     p.Engines.JPEG,
+		"ofaEngines":      p.Engines.OFA,
+	} {
+		all[name] = resourceapi.DeviceCapacity{Value: *number(int64(n))}
+	}
+	return all
 }
 
 // memoryPolicy has no maximum, as the capacity itself is one. A claim that
@@ -60,6 +93,10 @@ func memoryPolicy(d gpu.Device) *resourceapi.CapacityRequestPolicy {
 	return policy
 }
 
-func percent(n int64) *resource.Quantity {
+func number(n int64) *resource.Quantity {
 	return resource.NewQuantity(n, resource.DecimalSI)
+}
+
+func bytes(n int64) *resource.Quantity {
+	return resource.NewQuantity(n, resource.BinarySI)
 }

@@ -19,118 +19,115 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/memslice/memslice/pkg/gpu"
 )
 
-// Options say how a node offers its GPUs. A value of zero means the default.
-type Options struct {
-	MemoryMin  int64 // the smallest share of memory, in bytes; 256Mi by default
-	MemoryStep int64 // by which shares grow, in bytes; 1Mi by default
-}
-
-func (o Options) withDefaults() Options {
-	return Options{
-		MemoryMin:  cmp.Or(max(o.MemoryMin, 0), 256<<20),
-		MemoryStep: cmp.Or(max(o.MemoryStep, 0), 1<<20),
-	}
-}
-
-// Devices lists the forms in which each GPU is offered, in publishing order,
-// which is the order in which the scheduler tries them.
+// Devices lists what is offered of each GPU, in publishing order, which within
+// a pool is the order in which the scheduler tries devices.
 //
 // Shares come from the smallest GPU up: they fill a GPU before they touch the
 // next, and the large ones stay free for the shares that fit nowhere else.
 // Whole GPUs come in the opposite order, so that claims for shares and for
 // whole GPUs take from opposite ends and meet only when the node is full.
-// Neither order depends on the order of gpus.
+// Partitions come last, in the order of places. No order depends on that of
+// the offers.
 //
 // The errors name each GPU that is offered in fewer forms than it could be, or
 // in none, and say why.
-func Devices(pool string, gpus []gpu.GPU, o Options) ([]gpu.Device, []error) {
-	o = o.withDefaults()
-	offered, problems := offerable(gpus)
-
-	var shares, wholes []gpu.Device
-	for _, g := range offered {
-		wholes = append(wholes, whole(pool, g))
-		slice, err := share(pool, g, o)
+func Devices(offers []Offer) ([]gpu.Device, []error) {
+	offers, problems := distinct(offers)
+	var shares, wholes, partitions []gpu.Device
+	for i := range offers {
+		o := &offers[i]
+		if o.Whole {
+			wholes = append(wholes, whole(o))
+		}
+		slice, err := share(o)
 		if err != nil {
 			problems = append(problems, err)
 		}
 		if slice != nil {
 			shares = append(shares, *slice)
 		}
+		partitions = slices.Concat(partitions, places(o), existing(o))
 	}
 	slices.Reverse(wholes)
-	return append(shares, wholes...), problems
+	return slices.Concat(shares, wholes, partitions), problems
 }
 
-// offerable picks the GPUs that can be offered, from the smallest up.
-func offerable(gpus []gpu.GPU) (offered []*gpu.GPU, problems []error) {
+// distinct leaves out GPUs whose devices would have the names of others, and
+// sorts the rest from the smallest up.
+func distinct(offers []Offer) (kept []Offer, problems []error) {
 	seen := map[string]string{}
-	for _, g := range slices.SortedFunc(slices.Values(gpus), compare) {
-		name := wholeName(&g)
+	for _, o := range slices.SortedFunc(slices.Values(offers), compare) {
+		name := wholeName(&o.GPU)
 		if other, taken := seen[name]; taken {
 			problems = append(problems, fmt.Errorf("GPU %s is not offered: its device would have the name of GPU %s, %q",
-				g.UUID, other, name))
+				o.GPU.UUID, other, name))
 			continue
 		}
-		seen[name] = g.UUID
-		if g.MIGEnabled {
-			problems = append(problems, fmt.Errorf("GPU %s is not offered: in MIG mode it has neither shares nor the whole GPU to give; turn MIG mode off (nvidia-smi -i %s -mig 0)",
-				g.UUID, g.UUID))
-			continue
-		}
-		offered = append(offered, &g)
+		seen[name] = o.GPU.UUID
+		kept = append(kept, o)
 	}
-	return offered, problems
+	return kept, problems
 }
 
-func compare(a, b gpu.GPU) int {
+func compare(a, b Offer) int {
 	return cmp.Or(
-		cmp.Compare(usable(&a), usable(&b)),
-		cmp.Compare(a.PCIBusID, b.PCIBusID),
-		cmp.Compare(a.UUID, b.UUID),
+		cmp.Compare(usable(&a.GPU), usable(&b.GPU)),
+		cmp.Compare(a.GPU.PCIBusID, b.GPU.PCIBusID),
+		cmp.Compare(a.GPU.UUID, b.GPU.UUID),
 	)
 }
 
-func whole(pool string, g *gpu.GPU) gpu.Device {
+func whole(o *Offer) gpu.Device {
 	return gpu.Device{
-		Pool:             pool,
-		Name:             wholeName(g),
+		Pool:             o.Pool,
+		Name:             wholeName(&o.GPU),
 		Form:             gpu.Whole,
-		GPU:              g,
-		Memory:           usable(g),
+		GPU:              &o.GPU,
+		Memory:           usable(&o.GPU),
 		MemoryIsolation:  gpu.IsolationNone,
 		ComputeIsolation: gpu.IsolationNone,
+		MIGOnDemand:      o.MIGOnDemand,
+		Withheld:         o.withheld(len(o.Occupied) > 0),
 	}
 }
 
-// share is nil where the GPU has too little memory to share, which is an
-// error, or none to tell.
-func share(pool string, g *gpu.GPU, o Options) (*gpu.Device, error) {
-	if g.Memory == nil {
+// share is nil where the GPU is not offered in shares, has too little memory to
+// share, which is an error, or none to tell.
+func share(o *Offer) (*gpu.Device, error) {
+	if !o.Shares || o.GPU.Memory == nil {
 		return nil, nil
 	}
-	memory := usable(g)
+	memory := usable(&o.GPU) - o.Reserve
 	if memory < o.MemoryMin {
-		return nil, fmt.Errorf("GPU %s is offered as a whole only: it has %d bytes of usable memory, and the smallest share is set to %d; set a smaller one",
-			g.UUID, memory, o.MemoryMin)
+		return nil, fmt.Errorf("GPU %s is not offered in shares: of its usable memory, %d bytes, %d are reserved, and the smallest share is set to %d; set a smaller one",
+			o.GPU.UUID, usable(&o.GPU), o.Reserve, o.MemoryMin)
 	}
 	return &gpu.Device{
-		Pool: pool,
-		Name: wholeName(g) + "-slice",
+		Pool: o.Pool,
+		Name: wholeName(&o.GPU) + "-slice",
 		Form: gpu.Slice,
-		GPU:  g,
+		GPU:  &o.GPU,
 		// A request for all of it must not be rounded up beyond it.
 		Memory:           memory - (memory-o.MemoryMin)%o.MemoryStep,
 		MemoryMin:        o.MemoryMin,
 		MemoryStep:       o.MemoryStep,
+		Ranks:            min(o.Ranks, gpu.MaxRanks),
 		MemoryIsolation:  gpu.IsolationNone,
 		ComputeIsolation: gpu.IsolationNone,
+		MIGOnDemand:      o.MIGOnDemand,
+		Withheld:         o.withheld(len(o.Occupied) > 0),
 	}, nil
+}
+
+// withheld is the reason for a device, part of whose place is occupied or not.
+func (o *Offer) withheld(occupied bool) gpu.Withheld {
+	if o.Withheld == "" && occupied {
+		return gpu.Occupied
+	}
+	return o.Withheld
 }
 
 func usable(g *gpu.GPU) int64 {
@@ -144,6 +141,7 @@ func wholeName(g *gpu.GPU) string {
 	return "gpu-" + g.ID()
 }
 
-func bytes(n int64) *resource.Quantity {
-	return resource.NewQuantity(n, resource.BinarySI)
+// PoolName is the pool of a GPU that has one of its own.
+func PoolName(node string, g *gpu.GPU) string {
+	return node + "/" + wholeName(g)
 }

@@ -26,8 +26,7 @@ import (
 )
 
 func TestDevicesForms(t *testing.T) {
-	partitioned, noFigure := card(1, 80*gi), card(1, 0)
-	partitioned.MIGEnabled = true
+	noFigure := card(1, 0)
 	noFigure.Memory = nil
 	twin := card(1, 80*gi)
 	twin.UUID = "GPU-00000001-0000-4000-8000-0000000000ff"
@@ -39,7 +38,7 @@ func TestDevicesForms(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		gpus    []gpu.GPU
-		options Options
+		change  func(*Offer)
 		want    []gpu.Device
 		problem string
 	}{
@@ -52,26 +51,43 @@ func TestDevicesForms(t *testing.T) {
 			want: []gpu.Device{share(80*gi, 256*mi, mi), whole(80*gi + mi - 1)},
 		},
 		"steps count from the minimum": {
-			gpus:    cards(1, 10*gi),
-			options: Options{MemoryMin: 3 * gi, MemoryStep: 2 * gi},
-			want:    []gpu.Device{share(9*gi, 3*gi, 2*gi), whole(10 * gi)},
+			gpus:   cards(1, 10*gi),
+			change: func(o *Offer) { o.MemoryMin, o.MemoryStep = 3*gi, 2*gi },
+			want:   []gpu.Device{share(9*gi, 3*gi, 2*gi), whole(10 * gi)},
 		},
 		"the minimum is all there is": {
 			gpus: cards(1, 256*mi),
 			want: []gpu.Device{share(256*mi, 256*mi, mi), whole(256 * mi)},
 		},
+		"what is reserved is not shared": {
+			gpus:   cards(1, 10*gi),
+			change: func(o *Offer) { o.Reserve = 2*gi + 1 },
+			want:   []gpu.Device{share(8*gi-mi, 256*mi, mi), whole(10 * gi)},
+		},
+		"more is reserved than there is": {
+			gpus:    cards(1, 10*gi),
+			change:  func(o *Offer) { o.Reserve = 11 * gi },
+			want:    []gpu.Device{whole(10 * gi)},
+			problem: "GPU " + card(1, 0).UUID + " is not offered in shares: of its usable memory, 10737418240 bytes, 11811160064 are reserved",
+		},
+		"shares only": {
+			gpus:   cards(1, 10*gi),
+			change: func(o *Offer) { o.Whole = false },
+			want:   []gpu.Device{share(10*gi, 256*mi, mi)},
+		},
+		"the whole only": {
+			gpus:   cards(1, 10*gi),
+			change: func(o *Offer) { o.Shares = false },
+			want:   []gpu.Device{whole(10 * gi)},
+		},
 		"less memory than the smallest share": {
 			gpus:    cards(1, 256*mi-1),
 			want:    []gpu.Device{whole(256*mi - 1)},
-			problem: "GPU " + card(1, 0).UUID + " is offered as a whole only: it has 268435455 bytes of usable memory, and the smallest share is set to 268435456",
+			problem: "GPU " + card(1, 0).UUID + " is not offered in shares: of its usable memory, 268435455 bytes, 0 are reserved, and the smallest share is set to 268435456",
 		},
 		"no figure for memory": {
 			gpus: []gpu.GPU{noFigure},
 			want: []gpu.Device{whole(0)},
-		},
-		"MIG mode": {
-			gpus:    []gpu.GPU{partitioned},
-			problem: "GPU " + partitioned.UUID + " is not offered: in MIG mode",
 		},
 		"two GPUs of one name": {
 			gpus:    []gpu.GPU{twin, card(1, 80*gi)},
@@ -81,9 +97,13 @@ func TestDevicesForms(t *testing.T) {
 		"no GPU": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, problems := Devices("pool", tc.gpus, tc.options)
+			all := offers(tc.gpus)
+			if tc.change != nil {
+				tc.change(&all[0])
+			}
+			got, problems := Devices(all)
 			for i := range tc.want {
-				tc.want[i].Pool = "pool"
+				tc.want[i].Pool = nodeName
 				tc.want[i].MemoryIsolation, tc.want[i].ComputeIsolation = gpu.IsolationNone, gpu.IsolationNone
 			}
 			ignoreGPU := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".GPU" }, cmp.Ignore())
@@ -136,7 +156,7 @@ func TestDevicesOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		random.Shuffle(len(gpus), func(i, j int) { gpus[i], gpus[j] = gpus[j], gpus[i] })
-		devices, _ := Devices("pool", gpus, Options{})
+		devices, _ := Devices(offers(gpus))
 		if diff := cmp.Diff(want, names(devices)); diff != "" {
 			t.Fatalf("order (-want +got):\n%s", diff)
 		}
@@ -155,13 +175,13 @@ func TestPlacement(t *testing.T) {
 			}
 		}
 		for range 8 {
-			_, result := s.mustAllocate(t, shareRequest(memory("10Gi")))
+			_, result := s.MustAllocate(t, shareRequest(memory("10Gi")))
 			expect(result.Device, "gpu-00000001-0000-slice")
 		}
-		_, whole := s.mustAllocate(t, wholeRequest())
+		_, whole := s.MustAllocate(t, wholeRequest())
 		expect(whole.Device, "gpu-00000003-0000")
-		_, ninth := s.mustAllocate(t, shareRequest(memory("10Gi")))
+		_, ninth := s.MustAllocate(t, shareRequest(memory("10Gi")))
 		expect(ninth.Device, "gpu-00000002-0000-slice")
-		s.mustStayPending(t, wholeRequest())
+		s.MustStayPending(t, wholeRequest())
 	})
 }

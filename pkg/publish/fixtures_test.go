@@ -39,7 +39,7 @@ func card(n int, memory int64) gpu.GPU {
 		Memory:                &gpu.Memory{Total: uint64(memory) + reserved, Reserved: reserved},
 		Multiprocessors:       132,
 		PCIBusID:              fmt.Sprintf("0000:%02x:00.0", n),
-		MIGCapable:            true,
+		MIG:                   &gpu.MultiInstance{},
 	}
 }
 
@@ -59,25 +59,64 @@ func names(devices []gpu.Device) []string {
 	return names
 }
 
-// mixedNode has one of each kind that is treated in its own way.
-func mixedNode() []gpu.GPU {
+// offers has each GPU in shares and whole, with the default amounts.
+func offers(gpus []gpu.GPU) []Offer {
+	var all []Offer
+	for _, g := range gpus {
+		all = append(all, Offer{GPU: g, Pool: nodeName, Shares: true, Whole: true, MemoryMin: 256 * mi, MemoryStep: mi})
+	}
+	return all
+}
+
+// mixedOffers has one of each kind that is treated in its own way.
+func mixedOffers() []Offer {
 	node := int64(1)
 	h100 := card(1, 81559*mi-400*mi)
 	h100.PCIeRoot, h100.NUMANode = "pci0000:00", &node
 
 	rtx := card(2, 23872*mi+12345)
 	rtx.ProductName, rtx.Brand, rtx.Architecture = "NVIDIA GeForce RTX 3090", "GeForce", "Ampere"
-	rtx.CUDAComputeCapability, rtx.Multiprocessors, rtx.MIGCapable = "8.6", 82, false
+	rtx.CUDAComputeCapability, rtx.Multiprocessors, rtx.MIG = "8.6", 82, nil
 
 	unified := card(3, 0)
 	unified.ProductName, unified.Architecture, unified.CUDAComputeCapability = "NVIDIA GB10", "Blackwell", "12.1"
-	unified.Memory, unified.Multiprocessors, unified.MIGCapable = nil, 48, false
-
-	partitioned := card(4, 40*gi)
-	partitioned.MIGEnabled = true
+	unified.Memory, unified.Multiprocessors, unified.MIG = nil, 48, nil
 
 	mute := gpu.GPU{UUID: card(5, 0).UUID, Memory: &gpu.Memory{Total: 16 << 30}}
 
 	tiny := card(6, 200*mi)
-	return []gpu.GPU{h100, rtx, unified, partitioned, mute, tiny}
+
+	all := offers([]gpu.GPU{h100, rtx, unified, mute, tiny})
+
+	// As claims ask for it, in every form.
+	divided := divisibleCard(7)
+	all = append(all, Offer{
+		GPU: divided, Pool: PoolName(nodeName, &divided), Shares: true, Whole: true, MIGOnDemand: true, Ranks: 2,
+		MemoryMin: 256 * mi, MemoryStep: mi, Profiles: divided.MIG.Profiles,
+		Occupied: []gpu.Partition{{Profile: "1g.6gb", Start: 3, Size: 1}},
+	})
+
+	// As an administrator has divided it.
+	existing := divisibleCard(8)
+	existing.MIG.Enabled = true
+	existing.MIG.Instances = []gpu.Instance{
+		{UUID: "MIG-1", Partition: gpu.Partition{Profile: "2g.12gb", Start: 0, Size: 2}, GPUInstance: 1, Memory: 11968 * mi, Multiprocessors: 28, Engines: gpu.Engines{Copy: 2, Decoders: 2}},
+		{UUID: "MIG-2", Partition: gpu.Partition{Profile: "1c.2g.12gb", Start: 2, Size: 2}, GPUInstance: 2, Memory: 11968 * mi, Multiprocessors: 14, Engines: gpu.Engines{Copy: 2, Decoders: 2}},
+		{UUID: "MIG-3", Partition: gpu.Partition{Profile: "1c.2g.12gb", Start: 2, Size: 2}, GPUInstance: 2, ComputeInstance: 1, Memory: 11968 * mi, Multiprocessors: 14, Engines: gpu.Engines{Copy: 2, Decoders: 2}},
+	}
+	return append(all, Offer{GPU: existing, Pool: PoolName(nodeName, &existing), Instances: existing.MIG.Instances, Withheld: gpu.Draining})
+}
+
+// divisibleCard is an A30 with what NVML says of its MIG profiles, less the
+// larger one with media extensions.
+func divisibleCard(n int) gpu.GPU {
+	a30 := card(n, 24130*mi)
+	a30.ProductName, a30.Architecture, a30.CUDAComputeCapability, a30.Multiprocessors = "NVIDIA A30", "Ampere", "8.0", 56
+	a30.MIG = &gpu.MultiInstance{Profiles: []gpu.Profile{
+		{Name: "1g.6gb", ID: 14, MemorySlices: 1, ComputeSlices: 1, Count: 4, Memory: 5952 * mi, Multiprocessors: 14, Engines: gpu.Engines{Copy: 1}, Starts: []int{0, 1, 2, 3}},
+		{Name: "2g.12gb", ID: 5, MemorySlices: 2, ComputeSlices: 2, Count: 2, Memory: 11968 * mi, Multiprocessors: 28, Engines: gpu.Engines{Copy: 2, Decoders: 2}, Starts: []int{0, 2}},
+		{Name: "4g.24gb", ID: 0, MemorySlices: 4, ComputeSlices: 4, Count: 1, Memory: 24064 * mi, Multiprocessors: 56, Engines: gpu.Engines{Copy: 4, Decoders: 4, JPEG: 1, OFA: 1}, Starts: []int{0}},
+		{Name: "1g.6gb+me", ID: 21, MemorySlices: 1, ComputeSlices: 1, Count: 1, Memory: 5952 * mi, Multiprocessors: 14, Engines: gpu.Engines{Copy: 1, Decoders: 1, JPEG: 1, OFA: 1}, Starts: []int{0, 1, 2, 3}},
+	}}
+	return a30
 }

@@ -138,7 +138,7 @@ func randomClaims(t *testing.T, features structured.Features, random *rand.Rand)
 	for range 250 {
 		if len(live) > 0 && random.IntN(5) < 2 {
 			i := random.IntN(len(live))
-			s.release(live[i])
+			s.Release(live[i])
 			delete(l.held, live[i])
 			live = append(live[:i], live[i+1:]...)
 			continue
@@ -148,7 +148,7 @@ func randomClaims(t *testing.T, features structured.Features, random *rand.Rand)
 		for i, w := range wants {
 			requests = append(requests, w.request(fmt.Sprint("r", i)))
 		}
-		claim, results, err := s.allocate(requests...)
+		claim, results, err := s.Allocate(requests...)
 		if err != nil {
 			t.Fatalf("allocating %+v: %v", wants, err)
 		}

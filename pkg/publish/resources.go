@@ -15,10 +15,10 @@
 package publish
 
 import (
+	"maps"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/memslice/memslice/pkg/gpu"
@@ -28,42 +28,64 @@ import (
 // taints.
 const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
-// Resources puts devices, in their order, into the ResourceSlices of one pool.
-// Counter sets are in slices of their own, as the API wants it. taints are by
-// the UUID of a GPU and go to every device of it.
-func Resources(pool string, devices []gpu.Device, taints map[string][]resourceapi.DeviceTaint) resourceslice.DriverResources {
+// Resources puts devices, in their order, into the ResourceSlices of their
+// pools. The pool with the node's name is always there, if only to tell a node
+// without usable GPUs from one without this driver. What a device is withheld
+// for becomes a taint.
+func Resources(node string, devices []gpu.Device) resourceslice.DriverResources {
+	byPool := map[string][]gpu.Device{node: nil}
+	for _, d := range devices {
+		byPool[d.Pool] = append(byPool[d.Pool], d)
+	}
+	pools := make(map[string]resourceslice.Pool, len(byPool))
+	for name, devices := range byPool {
+		pools[name] = pool(devices)
+	}
+	return resourceslice.DriverResources{Pools: pools}
+}
+
+// pool has counter sets in slices of their own, as the API wants it.
+func pool(devices []gpu.Device) resourceslice.Pool {
+	divided := map[*gpu.GPU]bool{}
+	for _, d := range devices {
+		if made := d.Form == gpu.MIG && d.Existing == ""; made {
+			divided[d.GPU] = true
+		}
+	}
 	var content []resourceslice.Slice
-	for sets := range slices.Chunk(counterSets(devices), resourceapi.ResourceSliceMaxCounterSets) {
+	for sets := range slices.Chunk(counterSets(devices, divided), resourceapi.ResourceSliceMaxCounterSets) {
 		content = append(content, resourceslice.Slice{SharedCounters: sets})
 	}
 	published := make([]resourceapi.Device, 0, len(devices))
 	for _, d := range devices {
-		published = append(published, device(d, taints[d.GPU.UUID]))
+		published = append(published, device(d, divided[d.GPU]))
 	}
 	for chunk := range slices.Chunk(published, devicesPerSlice) {
 		content = append(content, resourceslice.Slice{Devices: chunk})
 	}
 	if len(content) == 0 {
-		// Tells a node without usable GPUs from one without this driver.
 		content = []resourceslice.Slice{{}}
 	}
-	return resourceslice.DriverResources{
-		Pools: map[string]resourceslice.Pool{pool: {Slices: content}},
-	}
+	return resourceslice.Pool{Slices: content}
 }
 
-func device(d gpu.Device, taints []resourceapi.DeviceTaint) resourceapi.Device {
+// device of a GPU that is divided as claims ask, or not.
+func device(d gpu.Device, divided bool) resourceapi.Device {
 	out := resourceapi.Device{
 		Name:       d.Name,
 		Attributes: Attributes(d),
 		Capacity:   capacity(d),
-		// A device that many claims share consumes these once, with its first
-		// share, so either form is out of reach while the other is in use.
-		ConsumesCounters: []resourceapi.DeviceCounterConsumption{{
+	}
+	if d.Existing == "" {
+		out.ConsumesCounters = []resourceapi.DeviceCounterConsumption{{
 			CounterSet: counterSetName(d.GPU),
-			Counters:   counters(),
-		}},
-		Taints: slices.Clone(taints),
+			Counters:   consumed(d, divided).api(),
+		}}
+	}
+	if d.Withheld != "" {
+		out.Taints = []resourceapi.DeviceTaint{{
+			Key: gpu.DriverName + "/" + string(d.Withheld), Effect: resourceapi.DeviceTaintEffectNoSchedule,
+		}}
 	}
 	if d.Form == gpu.Slice {
 		shared := true
@@ -72,28 +94,25 @@ func device(d gpu.Device, taints []resourceapi.DeviceTaint) resourceapi.Device {
 	return out
 }
 
-func counterSets(devices []gpu.Device) []resourceapi.CounterSet {
+// counterSets has one for each GPU with a device that consumes of it.
+func counterSets(devices []gpu.Device, divided map[*gpu.GPU]bool) []resourceapi.CounterSet {
 	var sets []resourceapi.CounterSet
-	seen := map[string]bool{}
+	seen := map[*gpu.GPU]bool{}
 	for _, d := range devices {
-		name := counterSetName(d.GPU)
-		if seen[name] {
+		if seen[d.GPU] || d.Existing != "" {
 			continue
 		}
-		seen[name] = true
-		sets = append(sets, resourceapi.CounterSet{Name: name, Counters: counters()})
+		seen[d.GPU] = true
+		all := undivided()
+		if divided[d.GPU] {
+			all = divisible(d.GPU.MIG)
+			maps.Copy(all, scarce(d.GPU.MIG))
+		}
+		sets = append(sets, resourceapi.CounterSet{Name: counterSetName(d.GPU), Counters: all.api()})
 	}
 	return sets
 }
 
 func counterSetName(g *gpu.GPU) string {
 	return wholeName(g)
-}
-
-// counters is all that a GPU has to be divided between its forms. One counter
-// is enough for forms of which each needs the entire GPU.
-func counters() map[string]resourceapi.Counter {
-	return map[string]resourceapi.Counter{
-		"gpu": {Value: *resource.NewQuantity(1, resource.DecimalSI)},
-	}
 }

@@ -28,11 +28,11 @@ import (
 )
 
 func TestResourcesGolden(t *testing.T) {
-	devices, problems := Devices("node-1", mixedNode(), Options{})
-	if len(problems) != 2 {
-		t.Errorf("problems: got %v, want one for the GPU in MIG mode and one for the tiny one", problems)
+	devices, problems := Devices(mixedOffers())
+	if len(problems) != 1 {
+		t.Errorf("problems: got %v, want one for the tiny GPU", problems)
 	}
-	got, err := yaml.Marshal(Resources("node-1", devices, nil))
+	got, err := yaml.Marshal(Resources(nodeName, devices))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +44,14 @@ func TestResourcesGolden(t *testing.T) {
 func TestResourcesLimits(t *testing.T) {
 	dnsLabel := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	for _, n := range []int{0, 1, 8, 9, 32, 33, 70} {
-		devices, _ := Devices("pool", cards(n, 80*gi), Options{})
-		resources := Resources("pool", devices, nil)
+		devices, _ := Devices(offers(cards(n, 80*gi)))
+		resources := Resources(nodeName, devices)
 		var published []string
 		counterSets := map[string]bool{}
-		if len(resources.Pools["pool"].Slices) == 0 {
+		if len(resources.Pools[nodeName].Slices) == 0 {
 			t.Errorf("%d GPUs: no slice, as if the driver were not there", n)
 		}
-		for _, slice := range resources.Pools["pool"].Slices {
+		for _, slice := range resources.Pools[nodeName].Slices {
 			if len(slice.SharedCounters) > 0 && len(slice.Devices) > 0 {
 				t.Errorf("%d GPUs: a slice has both counters and devices", n)
 			}
