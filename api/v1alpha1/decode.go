@@ -15,10 +15,10 @@
 package v1alpha1
 
 import (
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/json"
 )
@@ -28,30 +28,29 @@ import (
 // as is another kind or version. Fields left out stay empty: see Default.
 func DecodeShareConfig(raw []byte) (*ShareConfig, error) {
 	var config ShareConfig
-	unknown, err := json.UnmarshalStrict(raw, &config)
-	if err != nil {
-		return nil, fmt.Errorf("not a %s in JSON: %w", ShareConfigKind, err)
-	}
-	if err := checkType(config.TypeMeta, ShareConfigKind); err != nil {
-		// Of another kind of document all fields are unknown, but where one is
-		// missing it may be among those that are not spelled correctly.
-		if config.APIVersion == "" || config.Kind == "" {
-			err = errors.Join(append([]error{err}, unknown...)...)
-		}
+	if err := decode(raw, &config, &config.TypeMeta, ShareConfigKind); err != nil {
 		return nil, err
-	}
-	if len(unknown) > 0 {
-		return nil, errors.Join(unknown...)
 	}
 	return &config, nil
 }
 
-func checkType(found metav1.TypeMeta, kind string) error {
-	if found.APIVersion == APIVersion && found.Kind == kind {
-		return nil
+// decode reads a document of a kind, whose type is part of it, from JSON.
+func decode(raw []byte, into any, found *metav1.TypeMeta, kind string) error {
+	unknown, err := json.UnmarshalStrict(raw, into)
+	if err != nil {
+		return fmt.Errorf("not a %s: %w", kind, err)
 	}
-	return fmt.Errorf("found apiVersion %q and kind %q, supported is apiVersion %q with kind %q",
-		found.APIVersion, found.Kind, APIVersion, kind)
+	if found.APIVersion != APIVersion || found.Kind != kind {
+		err := fmt.Errorf("found apiVersion %q and kind %q, supported is apiVersion %q with kind %q",
+			found.APIVersion, found.Kind, APIVersion, kind)
+		// Of another kind of document all fields are unknown, but where one is
+		// missing it may be among those that are not spelled correctly.
+		if found.APIVersion == "" || found.Kind == "" {
+			return utilerrors.NewAggregate(append([]error{err}, unknown...))
+		}
+		return err
+	}
+	return utilerrors.NewAggregate(unknown)
 }
 
 // Validate reports every value that cannot be served, by its path. Values left

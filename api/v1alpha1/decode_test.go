@@ -82,11 +82,11 @@ func TestDecodeShareConfig(t *testing.T) {
 			errs: []string{`kind ""`, `unknown field "Kind"`},
 		},
 		"null":                  {raw: `null`, errs: []string{`kind ""`}},
-		"a list":                {raw: `[]`, errs: []string{"not a ShareConfig in JSON"}},
-		"nothing":               {raw: ``, errs: []string{"not a ShareConfig in JSON"}},
-		"something after it":    {raw: `{` + head + `} {}`, errs: []string{"not a ShareConfig in JSON"}},
-		"YAML instead of JSON":  {raw: "kind: ShareConfig", errs: []string{"not a ShareConfig in JSON"}},
-		"cut in the middle":     {raw: `{` + head + `,"isola`, errs: []string{"not a ShareConfig in JSON"}},
+		"a list":                {raw: `[]`, errs: []string{"not a ShareConfig: "}},
+		"nothing":               {raw: ``, errs: []string{"not a ShareConfig: "}},
+		"something after it":    {raw: `{` + head + `} {}`, errs: []string{"not a ShareConfig: "}},
+		"YAML instead of JSON":  {raw: "kind: ShareConfig", errs: []string{"not a ShareConfig: "}},
+		"cut in the middle":     {raw: `{` + head + `,"isola`, errs: []string{"not a ShareConfig: "}},
 		"value of another case": {raw: `{` + head + `,"isolation":"cgroup"}`, want: &ShareConfig{TypeMeta: shareType, Isolation: "cgroup"}},
 	} {
 		t.Run(name, func(t *testing.T) {

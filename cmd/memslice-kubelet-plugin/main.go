@@ -57,8 +57,8 @@ Every flag can also be given as an environment variable: --node-name is
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := load(cmd.Flags(), cfg); err != nil {
-				return err
+			if err := complete(cmd.Flags(), cfg); err != nil {
+				return fmt.Errorf("configuration: %w", err)
 			}
 			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
 				return fmt.Errorf("set up logging: %w", err)
@@ -78,10 +78,24 @@ Every flag can also be given as an environment variable: --node-name is
 	return cmd
 }
 
-// newProbeCommand is what the pod's exec probes run. It finds the plugin by the
+// complete is cfg with what the environment says and follows from both, so far
+// right. The node's labels, by which its NodeConfig is chosen, are not known yet.
+func complete(fs *pflag.FlagSet, cfg *config.Config) error {
+	if err := config.FromEnvironment(fs, os.LookupEnv); err != nil {
+		return err
+	}
+	cfg.Complete()
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	_, err := cfg.LoadNodeConfig(nil)
+	return err
+}
+
+// newProbeCommand is what the pod's exec probes run. It finds the plugin by
 // settings that both are given.
 func newProbeCommand() *cobra.Command {
-	cfg := config.Default()
+	place := config.DefaultPlace()
 	var service string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -90,27 +104,19 @@ func newProbeCommand() *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := load(cmd.Flags(), cfg); err != nil {
-				return err
+			if err := config.FromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+				return fmt.Errorf("configuration: %w", err)
+			}
+			if err := place.Validate(); err != nil {
+				return fmt.Errorf("configuration: %w", err)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return probe.Ask(ctx, cfg.HealthSocket(), service)
+			return probe.Ask(ctx, place.HealthSocket(), service)
 		},
 	}
 	cmd.Flags().StringVar(&service, "service", probe.Liveness, "what to ask for: "+probe.Liveness+" or "+probe.Readiness)
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for an answer")
-	cfg.AddFlags(cmd.Flags())
+	place.AddFlags(cmd.Flags())
 	return cmd
-}
-
-func load(fs *pflag.FlagSet, cfg *config.Config) error {
-	if err := config.FromEnvironment(fs, os.LookupEnv); err != nil {
-		return err
-	}
-	cfg.Complete()
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	return nil
 }

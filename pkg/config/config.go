@@ -15,8 +15,9 @@
 // Package config holds the settings of the kubelet plugin: defaults, then
 // environment, then flags, validated as a whole before anything starts.
 //
-// It reads nothing but what it is handed and keeps no globals. What a setting
-// does is the business of the package that is given it.
+// It reads nothing but what it is handed and the file that --config names, and
+// keeps no globals. What a setting does is the business of the package that is
+// given it.
 package config
 
 import (
@@ -28,12 +29,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/types"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/dynamic-resource-allocation/kubeletplugin"
-
-	"github.com/memslice/memslice/pkg/gpu"
 )
 
 // EnvPrefix begins the environment variable of each flag: --node-name is
@@ -42,12 +38,11 @@ const EnvPrefix = "MEMSLICE_"
 
 // Config is what the kubelet plugin needs to know about its node and itself.
 type Config struct {
+	Place
+
 	NodeName   string
-	PodUID     string // empty where the plugin does not run in a pod
 	Kubeconfig string // empty for the service account of the pod
 
-	// KubeletRootDir is the same path for the kubelet and for this process.
-	KubeletRootDir string
 	// CDIRoot is where the container runtime looks for CDI specs.
 	CDIRoot string
 
@@ -62,9 +57,17 @@ type Config struct {
 	// NVIDIACDIHook is the nvidia-cdi-hook program to install on the host.
 	NVIDIACDIHook string
 
-	// MemoryMin and MemoryStep are what the size of a share is rounded up to.
-	MemoryMin  resource.QuantityValue
-	MemoryStep resource.QuantityValue
+	// ProcRoot is where procfs is mounted.
+	ProcRoot string
+
+	// NodeConfig is the file with the NodeConfigs of the cluster; empty for the
+	// defaults.
+	NodeConfig string
+
+	// MemoryMin and MemoryStep win over what the defaults in NodeConfig say.
+	// They are nil where they were not given.
+	MemoryMin  *resource.Quantity
+	MemoryStep *resource.Quantity
 
 	// ScanInterval is the time between two looks at the GPUs, ReconcileInterval
 	// that between two looks for prepared claims that no longer exist.
@@ -75,37 +78,45 @@ type Config struct {
 // Default is the configuration of a node with nothing unusual about it.
 func Default() *Config {
 	return &Config{
-		KubeletRootDir:    "/var/lib/kubelet",
+		Place:             DefaultPlace(),
 		CDIRoot:           "/var/run/cdi",
 		DriverRoot:        "/",
 		SysRoot:           "/sys",
 		NVIDIACDIHook:     "/usr/bin/nvidia-cdi-hook",
-		MemoryMin:         quantity("256Mi"),
-		MemoryStep:        quantity("1Mi"),
+		ProcRoot:          "/proc",
 		ScanInterval:      10 * time.Second,
 		ReconcileInterval: time.Minute,
 	}
 }
 
-func quantity(s string) resource.QuantityValue {
-	return resource.QuantityValue{Quantity: resource.MustParse(s)}
-}
-
 // AddFlags binds c to flags whose defaults are the present values.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	c.Place.AddFlags(fs)
 	fs.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the Node object that this plugin serves (required)")
-	fs.StringVar(&c.PodUID, "pod-uid", c.PodUID, "UID of the pod that the plugin runs in; lets an old and a new pod serve together during an update")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "kubeconfig file; without it the pod's service account is used")
-	fs.StringVar(&c.KubeletRootDir, "kubelet-root-dir", c.KubeletRootDir, "the kubelet's --root-dir")
 	fs.StringVar(&c.CDIRoot, "cdi-root", c.CDIRoot, "directory in which the container runtime looks for CDI specs")
 	fs.StringVar(&c.DriverRoot, "driver-root", c.DriverRoot, "where the NVIDIA driver is installed on the host: / or, with the GPU Operator, /run/nvidia/driver")
 	fs.StringVar(&c.ContainerDriverRoot, "container-driver-root", c.ContainerDriverRoot, "where this process sees --driver-root (default the same path)")
 	fs.StringVar(&c.SysRoot, "sys-root", c.SysRoot, "where sysfs is mounted")
 	fs.StringVar(&c.NVIDIACDIHook, "nvidia-cdi-hook", c.NVIDIACDIHook, "the nvidia-cdi-hook program; it is copied into the plugin's data directory, from where the container runtime runs it")
-	fs.Var(&c.MemoryMin, "memory-min", "the smallest share of a GPU's memory; smaller requests get this much")
-	fs.Var(&c.MemoryStep, "memory-step", "shares of a GPU's memory grow in steps of this size")
+	fs.StringVar(&c.ProcRoot, "proc-root", c.ProcRoot, "where procfs is mounted")
+	fs.StringVar(&c.NodeConfig, "config", c.NodeConfig, "file that says how GPUs are offered: one or more NodeConfigs in YAML, of which the first for this node's labels counts; read anew when it changes (default: every GPU in shares and as a whole)")
+	fs.Func("memory-min", "the smallest share of a GPU's memory, a `quantity`; wins over defaults.memory.min in --config", setQuantity(&c.MemoryMin))
+	fs.Func("memory-step", "shares of a GPU's memory grow in steps of this size, a `quantity`; wins over defaults.memory.step in --config", setQuantity(&c.MemoryStep))
 	fs.DurationVar(&c.ScanInterval, "scan-interval", c.ScanInterval, "time between two looks at the GPUs")
 	fs.DurationVar(&c.ReconcileInterval, "reconcile-interval", c.ReconcileInterval, "time between two looks for prepared claims that no longer exist")
+}
+
+// setQuantity leaves nil what is not given, which no value of a flag can say.
+func setQuantity(q **resource.Quantity) func(string) error {
+	return func(s string) error {
+		parsed, err := resource.ParseQuantity(s)
+		if err != nil {
+			return err
+		}
+		*q = &parsed
+		return nil
+	}
 }
 
 // FromEnvironment sets every flag that was not given on the command line and
@@ -147,27 +158,23 @@ func (c *Config) Validate() error {
 			errs = append(errs, field.Invalid(flagPath("node-name"), c.NodeName, msg))
 		}
 	}
-	if c.PodUID != "" {
-		// It becomes part of socket names.
-		for _, msg := range utilvalidation.IsDNS1123Label(c.PodUID) {
-			errs = append(errs, field.Invalid(flagPath("pod-uid"), c.PodUID, msg))
-		}
-	}
+	errs = append(errs, c.validate()...)
 	for flag, path := range map[string]string{
-		"kubelet-root-dir":      c.KubeletRootDir,
 		"cdi-root":              c.CDIRoot,
 		"driver-root":           c.DriverRoot,
 		"container-driver-root": c.ContainerDriverRoot,
 		"sys-root":              c.SysRoot,
+		"proc-root":             c.ProcRoot,
 		"nvidia-cdi-hook":       c.NVIDIACDIHook,
 	} {
-		if !filepath.IsAbs(path) {
-			errs = append(errs, field.Invalid(flagPath(flag), path, "must be an absolute path"))
-		}
+		errs = append(errs, absolute(flag, path)...)
 	}
-	for flag, q := range map[string]resource.QuantityValue{"memory-min": c.MemoryMin, "memory-step": c.MemoryStep} {
+	for flag, q := range map[string]*resource.Quantity{"memory-min": c.MemoryMin, "memory-step": c.MemoryStep} {
+		if q == nil {
+			continue
+		}
 		// AsInt64 gives up on "0.5Gi", which is a whole number all the same.
-		if whole := resource.NewQuantity(q.Value(), q.Format); q.Sign() <= 0 || whole.Cmp(q.Quantity) != 0 {
+		if whole := resource.NewQuantity(q.Value(), q.Format); q.Sign() <= 0 || whole.Cmp(*q) != 0 {
 			errs = append(errs, field.Invalid(flagPath(flag), q.String(), "must be a whole, positive number of bytes"))
 		}
 	}
@@ -179,42 +186,20 @@ func (c *Config) Validate() error {
 	return errs.ToAggregate()
 }
 
+func absolute(flag, path string) field.ErrorList {
+	if !filepath.IsAbs(path) {
+		return field.ErrorList{field.Invalid(flagPath(flag), path, "must be an absolute path")}
+	}
+	return nil
+}
+
 func flagPath(flag string) *field.Path { return field.NewPath("--" + flag) }
 
-// PluginDir is where the plugin keeps what must outlive it, and its sockets.
-func (c *Config) PluginDir() string {
-	return filepath.Join(c.KubeletRootDir, "plugins", gpu.DriverName)
-}
-
-// RegistryDir is where the kubelet watches for registration sockets.
-func (c *Config) RegistryDir() string {
-	return filepath.Join(c.KubeletRootDir, "plugins_registry")
-}
+// PartitionsDir is where the marks of MIG instances are kept.
+func (c *Config) PartitionsDir() string { return filepath.Join(c.PluginDir(), "partitions") }
 
 // StateDir is where the prepared claims are kept.
 func (c *Config) StateDir() string { return filepath.Join(c.PluginDir(), "claims") }
 
 // HostCDIHook is where the container runtime finds nvidia-cdi-hook.
 func (c *Config) HostCDIHook() string { return filepath.Join(c.PluginDir(), "nvidia-cdi-hook") }
-
-// DRASocket is where the kubelet calls the plugin.
-func (c *Config) DRASocket() string { return filepath.Join(c.PluginDir(), c.socketName("dra")) }
-
-// HealthSocket is where the probes of the pod call the plugin.
-func (c *Config) HealthSocket() string { return filepath.Join(c.PluginDir(), c.socketName("health")) }
-
-// RegistrationSocket is where the kubelet finds the plugin.
-func (c *Config) RegistrationSocket() string {
-	name := gpu.DriverName + "-reg.sock"
-	if c.PodUID != "" {
-		name = kubeletplugin.RollingUpdateRegistrarSocketFile(c.RegistryDir(), gpu.DriverName, types.UID(c.PodUID))
-	}
-	return filepath.Join(c.RegistryDir(), name)
-}
-
-func (c *Config) socketName(base string) string {
-	if c.PodUID != "" {
-		base += "-" + c.PodUID
-	}
-	return base + ".sock"
-}
