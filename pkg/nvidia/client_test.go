@@ -152,6 +152,7 @@ func TestDriverIsReloaded(t *testing.T) {
 				// Reloaded already: one scan sets it right.
 				m.InitFunc = func() nvml.Return {
 					m.SetMockFuncs()
+					m.limitLibrary()
 					m.device(6).SetMockFuncs()
 					m.complete(6)
 					return nvml.SUCCESS
@@ -169,6 +170,7 @@ func TestDriverIsReloaded(t *testing.T) {
 					checkUnavailable(t, err, false, "modprobe nvidia")
 				}
 				m.SetMockFuncs()
+				m.limitLibrary()
 				m.device(6).SetMockFuncs()
 				m.complete(6)
 				checkGPUs(t, mustScan(t, c), want)

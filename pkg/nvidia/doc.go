@@ -13,8 +13,9 @@
 // limitations under the License.
 
 // Package nvidia reads the GPUs of this machine from NVIDIA's management
-// library, NVML, into the model of package gpu. It is the only package that
-// knows NVML; it does not know Kubernetes' objects, nor what GPUs are used for.
+// library, NVML, into the model of package gpu, and makes and destroys their MIG
+// instances. It is the only package that knows NVML; it does not know Kubernetes'
+// objects, nor what GPUs are used for.
 //
 // Two traits of NVML shape it. A function that the installed driver does not
 // have ends the process when called, so each is looked up first. And a process

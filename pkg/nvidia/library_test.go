@@ -23,8 +23,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/memslice/memslice/api/v1alpha1"
 	"github.com/memslice/memslice/pkg/golden"
 	"github.com/memslice/memslice/pkg/gpu"
+	"github.com/memslice/memslice/pkg/layout"
 	"github.com/memslice/memslice/pkg/publish"
 )
 
@@ -46,6 +48,12 @@ func TestRealLibrary(t *testing.T) {
 		if len(inventory.Problems) == 0 {
 			t.Error("no problems, want one for each function that is lacking")
 		}
+		for name, err := range operations(t.Context(), c, inventory.GPUs[0].UUID) {
+			checkSays(t, err, "too old for MIG")
+			if err == nil {
+				t.Errorf("%s succeeded", name)
+			}
+		}
 		c.Close()
 	}
 }
@@ -53,11 +61,13 @@ func TestRealLibrary(t *testing.T) {
 // What a DGX H100 publishes.
 func TestPublishedGolden(t *testing.T) {
 	inventory := mustScan(t, newMachine(t).client())
-	devices, problems := publish.Devices("dgx", inventory.GPUs, publish.Options{})
+	var config v1alpha1.NodeConfig
+	config.Default()
+	devices, problems := publish.Devices(layout.Decide(layout.Input{Node: "dgx", Config: &config, GPUs: inventory.GPUs}).Offers)
 	if len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
 	}
-	got, err := yaml.Marshal(publish.Resources("dgx", devices, nil))
+	got, err := yaml.Marshal(publish.Resources("dgx", devices))
 	if err != nil {
 		t.Fatal(err)
 	}

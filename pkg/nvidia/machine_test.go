@@ -42,16 +42,22 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	m := &machine{Server: dgxh100.New(), root: t.TempDir(), sysfs: fstest.MapFS{}}
 	m.installLibrary(t)
-	m.LookupSymbolFunc = func(symbol string) error {
-		if slices.Contains(m.lacking, symbol) {
-			return errors.New("undefined symbol")
-		}
-		return nil
-	}
+	m.limitLibrary()
 	for i := range m.Devices {
 		m.complete(i)
 	}
 	return m
+}
+
+// limitLibrary has the library tell which functions it has not. One of them the
+// mock cannot have.
+func (m *machine) limitLibrary() {
+	m.LookupSymbolFunc = func(symbol string) error {
+		if symbol == "nvmlDeviceGetGpuInstanceProfileInfoV" || slices.Contains(m.lacking, symbol) {
+			return errors.New("undefined symbol")
+		}
+		return nil
+	}
 }
 
 // complete gives device i a fixed identity and the answers that the mock lacks.
@@ -65,6 +71,11 @@ func (m *machine) complete(i int) {
 	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 		return nvml.PciInfo{Bus: uint32(0x10 + i)}, nvml.SUCCESS
 	}
+	// What MIG is like is shown on the simulated driver.
+	d.GetGpuInstanceProfileInfoFunc = func(int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
+		return nvml.GpuInstanceProfileInfo{}, nvml.ERROR_INVALID_ARGUMENT
+	}
+	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
 	address := fmt.Sprintf("0000:%02x:00.0", 0x10+i)
 	path := fmt.Sprintf("devices/pci0000:0%d/%s", i/4, address)
 	m.sysfs[path+"/numa_node"] = &fstest.MapFile{Data: fmt.Appendln(nil, i/4)}
@@ -117,7 +128,7 @@ func (m *machine) gpu(i int) gpu.GPU {
 		PCIBusID:              fmt.Sprintf("0000:%02x:00.0", 0x10+i),
 		PCIeRoot:              fmt.Sprintf("pci0000:0%d", i/4),
 		NUMANode:              &node,
-		MIGCapable:            true,
+		MIG:                   &gpu.MultiInstance{},
 	}
 }
 

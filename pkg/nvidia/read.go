@@ -73,12 +73,6 @@ func (t *target) compute(handle nvml.Device, g *gpu.GPU) {
 	}
 }
 
-func (t *target) mig(handle nvml.Device, g *gpu.GPU) {
-	mode, ok := query(t, "nvmlDeviceGetMigMode", pair(handle.GetMigMode))
-	g.MIGCapable = ok
-	g.MIGEnabled = ok && mode[0] == nvml.DEVICE_MIG_ENABLE
-}
-
 // topology comes from the kernel, as NVML's idea of it lacks the root complex.
 func (t *target) topology(g *gpu.GPU) {
 	sysfs := deviceattribute.WithFS(t.sysfs)

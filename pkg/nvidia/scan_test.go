@@ -113,7 +113,7 @@ func TestScanUnansweredQueries(t *testing.T) {
 		"MIG mode": {
 			func(d *server.Device) { d.GetMigModeFunc = func() (int, int, nvml.Return) { return 1, 1, failure } },
 			"nvmlDeviceGetMigMode",
-			func(g *gpu.GPU) { g.MIGCapable = false },
+			func(g *gpu.GPU) { g.MIG = nil },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestScanWhatDoesNotApplyIsNoProblem(t *testing.T) {
 	m.sysfs["devices/pci0000:00/0000:10:00.0/numa_node"].Data = []byte("-1\n")
 
 	want := m.gpus()
-	want[0].Memory, want[0].MIGCapable, want[0].Multiprocessors, want[0].NUMANode = nil, false, 0, nil
+	want[0].Memory, want[0].MIG, want[0].Multiprocessors, want[0].NUMANode = nil, nil, 0, nil
 	inventory := mustScan(t, m.client())
 	checkGPUs(t, inventory, want)
 	checkNoProblems(t, inventory)
@@ -212,7 +212,7 @@ func TestScanMIGMode(t *testing.T) {
 	m := newMachine(t)
 	m.device(2).MigMode = nvml.DEVICE_MIG_ENABLE
 	want := m.gpus()
-	want[2].MIGEnabled = true
+	want[2].MIG = &gpu.MultiInstance{Enabled: true, Pending: true}
 	checkGPUs(t, mustScan(t, m.client()), want)
 }
 
