@@ -15,6 +15,7 @@
 package cdi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -37,20 +38,21 @@ const (
 	envUUID    = "MEMSLICE_GPU_UUID"
 )
 
-// build makes the spec of a claim from that of its GPUs. Two shares of one GPU
-// are two devices. Returned with it are their qualified names, one per grant.
-func build(uid types.UID, grants []gpu.Grant, source *specs.Spec) (*specs.Spec, []string, error) {
+// build makes the spec of a claim from that of its GPUs and MIG instances. Two
+// shares of one GPU are two devices. Returned with it are their qualified names,
+// one per assignment.
+func build(uid types.UID, assignments []gpu.Assignment, source *specs.Spec) (*specs.Spec, []string, error) {
 	spec := &specs.Spec{Kind: kind, ContainerEdits: source.ContainerEdits}
 	var ids []string
-	for i, g := range grants {
-		at := slices.IndexFunc(source.Devices, func(d specs.Device) bool { return d.Name == g.UUID })
+	for i, a := range assignments {
+		at := slices.IndexFunc(source.Devices, func(d specs.Device) bool { return d.Name == visibleUUID(a) })
 		if at < 0 {
-			return nil, nil, fmt.Errorf("no edits for GPU %s", g.UUID)
+			return nil, nil, fmt.Errorf("no edits for %s", visibleUUID(a))
 		}
 		// The number alone would do. The request is for those who read it.
-		name := fmt.Sprintf("%s-%s-%d", uid, strings.ReplaceAll(g.Request, "/", "-"), i)
+		name := fmt.Sprintf("%s-%s-%d", uid, strings.ReplaceAll(a.Request, "/", "-"), i)
 		device := specs.Device{Name: name, ContainerEdits: source.Devices[at].ContainerEdits}
-		device.ContainerEdits.Env = slices.Concat(device.ContainerEdits.Env, environment(g.Request, grants))
+		device.ContainerEdits.Env = slices.Concat(device.ContainerEdits.Env, environment(a.Request, assignments))
 		spec.Devices = append(spec.Devices, device)
 		ids = append(ids, parser.QualifiedName(Vendor, Class, name))
 	}
@@ -62,24 +64,27 @@ func build(uid types.UID, grants []gpu.Grant, source *specs.Spec) (*specs.Spec, 
 	return spec, ids, nil
 }
 
+// visibleUUID is that of what a container sees: a MIG instance or a GPU.
+func visibleUUID(a gpu.Assignment) string { return cmp.Or(a.Instance.UUID, a.UUID) }
+
 // environment tells the containers of a request what it was granted. It is the
 // same on all devices of the request, since a container has all or none of
 // them and the last one would win.
-func environment(request string, grants []gpu.Grant) []string {
+func environment(request string, assignments []gpu.Assignment) []string {
 	request = resourceclaim.BaseRequestRef(request)
 	var memory, compute, uuids []string
 	var computeGranted bool
-	for _, g := range grants {
-		if resourceclaim.BaseRequestRef(g.Request) != request {
+	for _, a := range assignments {
+		if resourceclaim.BaseRequestRef(a.Request) != request {
 			continue
 		}
-		uuids = append(uuids, g.UUID)
-		if g.AdminAccess {
+		uuids = append(uuids, visibleUUID(a))
+		if a.AdminAccess {
 			continue
 		}
-		memory = append(memory, strconv.FormatInt(g.Memory, 10))
-		compute = append(compute, strconv.FormatInt(g.Compute, 10))
-		computeGranted = computeGranted || g.Compute > 0
+		memory = append(memory, strconv.FormatInt(a.Memory, 10))
+		compute = append(compute, strconv.FormatInt(a.Compute, 10))
+		computeGranted = computeGranted || a.Compute > 0
 	}
 	suffix := "_" + strings.ToUpper(strings.ReplaceAll(request, "-", "_"))
 	env := []string{envUUID + suffix + "=" + strings.Join(uuids, ",")}
@@ -89,7 +94,7 @@ func environment(request string, grants []gpu.Grant) []string {
 	if computeGranted {
 		env = append(env, envCompute+suffix+"="+strings.Join(compute, ","))
 	}
-	if len(grants) == 1 && grants[0].Form == gpu.Slice && !grants[0].AdminAccess {
+	if only := assignments[0]; len(assignments) == 1 && only.Form == gpu.Slice && !only.AdminAccess {
 		env = append(env, envMemory+"="+memory[0])
 	}
 	return env

@@ -15,6 +15,7 @@
 package cdi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ import (
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi/transform/root"
 	"k8s.io/klog/v2"
 	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/memslice/memslice/pkg/gpu"
 )
 
 // controlNodes are the device nodes without which no GPU can be used.
@@ -49,6 +52,10 @@ type NVIDIAOptions struct {
 	// driver root has none.
 	DevRoot string
 
+	// ProcRoot is where this process sees procfs; empty means "/proc". The
+	// driver tells there which device nodes belong to MIG instances.
+	ProcRoot string
+
 	// HookPath is the program nvidia-cdi-hook on the host.
 	HookPath string
 
@@ -60,8 +67,9 @@ type NVIDIAOptions struct {
 	Minor func(uuid string) (int, error)
 }
 
-// NVIDIA is the edits that NVIDIA's container toolkit makes for GPUs. It keeps
-// nothing between two calls, so that a driver that is replaced, or a device
+// NVIDIA is the edits that NVIDIA's container toolkit makes for GPUs, and those
+// for MIG instances on them, which it makes only where procfs is in its place. It
+// keeps nothing between two calls, so that a driver that is replaced, or a device
 // node that appears, counts from the next one on.
 type NVIDIA struct {
 	o     NVIDIAOptions
@@ -73,14 +81,14 @@ func NewNVIDIA(o NVIDIAOptions) (*NVIDIA, error) {
 	switch {
 	case !filepath.IsAbs(o.DriverRoot), !filepath.IsAbs(o.HostDriverRoot):
 		return nil, fmt.Errorf("driver root %q, on the host %q: must both be absolute paths", o.DriverRoot, o.HostDriverRoot)
+	case o.ProcRoot != "" && !filepath.IsAbs(o.ProcRoot):
+		return nil, fmt.Errorf("procfs at %q: must be an absolute path", o.ProcRoot)
 	case !filepath.IsAbs(o.HookPath):
 		return nil, fmt.Errorf("path %q of nvidia-cdi-hook on the host: must be absolute", o.HookPath)
 	case o.NVML == nil || o.Minor == nil:
 		return nil, errors.New("no NVML to ask about GPUs")
 	}
-	if o.DevRoot == "" {
-		o.DevRoot = "/"
-	}
+	o.DevRoot, o.ProcRoot = cmp.Or(o.DevRoot, "/"), cmp.Or(o.ProcRoot, "/proc")
 	namer, err := nvcdi.NewDeviceNamer(nvcdi.DeviceNameStrategyUUID)
 	if err != nil {
 		return nil, err
@@ -88,14 +96,49 @@ func NewNVIDIA(o NVIDIAOptions) (*NVIDIA, error) {
 	return &NVIDIA{o: o, namer: namer}, nil
 }
 
-// Spec implements Source. A device node that a GPU needs and that does not exist
-// is an error that names it.
-func (n *NVIDIA) Spec(ctx context.Context, uuids []string) (*specs.Spec, error) {
-	withNVML, err := n.o.NVML()
+// Spec implements Source. A device node that a GPU or an instance needs, and that
+// a container could not have, is an error that names it.
+func (n *NVIDIA) Spec(ctx context.Context, assignments []gpu.Assignment) (*specs.Spec, error) {
+	var uuids []string
+	for _, a := range assignments {
+		if !slices.Contains(uuids, a.UUID) {
+			uuids = append(uuids, a.UUID)
+		}
+	}
+	devRoot, hostDevRoot := n.devRoots()
+	spec, err := n.generate(ctx, uuids, devRoot)
 	if err != nil {
 		return nil, n.explain(uuids, err)
 	}
-	devRoot, hostDevRoot := n.devRoots()
+	minors := make(map[string]int, len(uuids))
+	for _, uuid := range uuids {
+		if minors[uuid], err = n.o.Minor(uuid); err != nil {
+			return nil, fmt.Errorf("GPU %s: which device node it has: %w", uuid, err)
+		}
+	}
+	if err := n.checkNodes(spec, uuids, minors, hostDevRoot); err != nil {
+		return nil, err
+	}
+	if err := n.addInstances(spec, assignments, minors, devRoot, hostDevRoot); err != nil {
+		return nil, err
+	}
+	toHost := root.NewDriverTransformer(
+		root.WithDriverRoot(n.o.DriverRoot), root.WithTargetDriverRoot(n.o.HostDriverRoot),
+		root.WithDevRoot(devRoot), root.WithTargetDevRoot(hostDevRoot),
+	)
+	if err := toHost.Transform(spec); err != nil {
+		return nil, n.explain(uuids, err)
+	}
+	return spec, nil
+}
+
+// generate has NVIDIA's toolkit describe GPUs, with paths as this process sees
+// them. For one in MIG mode that is the same as for others.
+func (n *NVIDIA) generate(ctx context.Context, uuids []string, devRoot string) (*specs.Spec, error) {
+	withNVML, err := n.o.NVML()
+	if err != nil {
+		return nil, err
+	}
 	lib, err := nvcdi.New(
 		nvcdi.WithMode(nvcdi.ModeNvml),
 		nvcdi.WithLogger(toolkitLogger{klog.FromContext(ctx)}),
@@ -110,24 +153,13 @@ func (n *NVIDIA) Spec(ctx context.Context, uuids []string) (*specs.Spec, error) 
 		withNVML,
 	)
 	if err != nil {
-		return nil, n.explain(uuids, err)
+		return nil, err
 	}
 	spec, err := lib.GetSpec(uuids...)
 	if err != nil {
-		return nil, n.explain(uuids, err)
-	}
-	raw := spec.Raw()
-	if err := n.checkNodes(raw, uuids, hostDevRoot); err != nil {
 		return nil, err
 	}
-	toHost := root.NewDriverTransformer(
-		root.WithDriverRoot(n.o.DriverRoot), root.WithTargetDriverRoot(n.o.HostDriverRoot),
-		root.WithDevRoot(devRoot), root.WithTargetDevRoot(hostDevRoot),
-	)
-	if err := toHost.Transform(raw); err != nil {
-		return nil, n.explain(uuids, err)
-	}
-	return raw, nil
+	return spec.Raw(), nil
 }
 
 // devRoots is the directory with the dev/ that has the driver's nodes, as seen
@@ -140,6 +172,8 @@ func (n *NVIDIA) devRoots() (here, host string) {
 	return n.o.DevRoot, "/"
 }
 
+func gpuNode(minor int) string { return fmt.Sprintf("/dev/nvidia%d", minor) }
+
 func isCharDevice(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -151,7 +185,7 @@ func (n *NVIDIA) explain(uuids []string, err error) error {
 
 // checkNodes makes an error of what nvcdi only warns of: edits that lack a
 // device node, with which a container would start and find no GPU.
-func (n *NVIDIA) checkNodes(spec *specs.Spec, uuids []string, hostDevRoot string) error {
+func (n *NVIDIA) checkNodes(spec *specs.Spec, uuids []string, minors map[string]int, hostDevRoot string) error {
 	var missing []string
 	require := func(edits *specs.ContainerEdits, path string) {
 		if !slices.ContainsFunc(edits.DeviceNodes, func(d *specs.DeviceNode) bool { return d.Path == path }) {
@@ -162,15 +196,11 @@ func (n *NVIDIA) checkNodes(spec *specs.Spec, uuids []string, hostDevRoot string
 		require(&spec.ContainerEdits, path)
 	}
 	for _, uuid := range uuids {
-		minor, err := n.o.Minor(uuid)
-		if err != nil {
-			return fmt.Errorf("GPU %s: which device node it has: %w", uuid, err)
-		}
 		at := slices.IndexFunc(spec.Devices, func(d specs.Device) bool { return d.Name == uuid })
 		if at < 0 {
 			return n.explain([]string{uuid}, errors.New("nvcdi left it out"))
 		}
-		require(&spec.Devices[at].ContainerEdits, fmt.Sprintf("/dev/nvidia%d", minor))
+		require(&spec.Devices[at].ContainerEdits, gpuNode(minors[uuid]))
 	}
 	if len(missing) == 0 {
 		return nil

@@ -105,7 +105,7 @@ var allNodes = []string{"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia
 func newNVIDIA(t testing.TB, lib *server.Server, root, hostRoot, devRoot string) *NVIDIA {
 	t.Helper()
 	n, err := NewNVIDIA(NVIDIAOptions{
-		DriverRoot: root, HostDriverRoot: hostRoot, DevRoot: devRoot, HookPath: hookPath,
+		DriverRoot: root, HostDriverRoot: hostRoot, DevRoot: devRoot, ProcRoot: filepath.Join(root, "proc"), HookPath: hookPath,
 		NVML: func() (nvcdi.Option, error) { return nvcdi.WithNvmlLib(lib), nil },
 		Minor: func(uuid string) (int, error) {
 			d, ret := lib.DeviceGetHandleByUUID(uuid)
@@ -131,14 +131,12 @@ func testContext(t testing.TB) context.Context {
 func TestNVIDIAGolden(t *testing.T) {
 	root := driverRoot(t)
 	addNodes(t, root, allNodes...)
-	source, err := newNVIDIA(t, mockNVML(), root, "/run/nvidia/driver", "").Spec(testContext(t), []string{uuidOf(0), uuidOf(1)})
+	assignments := assign(slice("small", uuidOf(0), 4<<30, 0), gpu.Grant{Request: "large", Form: gpu.Whole, UUID: uuidOf(1), Memory: 80 << 30})
+	source, err := newNVIDIA(t, mockNVML(), root, "/run/nvidia/driver", "").Spec(testContext(t), assignments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, _, err := build("8a1f0d3e-5b1c-4c0e-9a57-0f5b0c3d2e1a", []gpu.Grant{
-		{Request: "small", Form: gpu.Slice, UUID: uuidOf(0), Memory: 4 << 30},
-		{Request: "large", Form: gpu.Whole, UUID: uuidOf(1), Memory: 80 << 30},
-	}, source)
+	spec, _, err := build(uid, assignments, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +172,7 @@ func TestNVIDIARoots(t *testing.T) {
 			} else {
 				addNodes(t, host, allNodes...)
 			}
-			spec, err := newNVIDIA(t, mockNVML(), root, tc.hostRoot, host).Spec(testContext(t), []string{uuidOf(1)})
+			spec, err := newNVIDIA(t, mockNVML(), root, tc.hostRoot, host).Spec(testContext(t), assign(slice("gpu", uuidOf(1), 1, 0)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,8 +237,8 @@ func TestNVIDIAMissingNodes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			grants := []gpu.Grant{{Request: "gpu", Form: gpu.Slice, UUID: uuidOf(1), Memory: 1}}
-			_, err = s.Write(testContext(t), "uid-1", grants)
+			assignments := assign(slice("gpu", uuidOf(1), 1, 0))
+			_, err = s.Write(testContext(t), "uid-1", assignments)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -253,7 +251,7 @@ func TestNVIDIAMissingNodes(t *testing.T) {
 				t.Error("there is a spec")
 			}
 			addNodes(t, where, tc.missing...)
-			if _, err := s.Write(testContext(t), "uid-1", grants); err != nil {
+			if _, err := s.Write(testContext(t), "uid-1", assignments); err != nil {
 				t.Errorf("with the nodes: %v", err)
 			}
 		})
@@ -284,7 +282,7 @@ func TestNVIDIARefuses(t *testing.T) {
 			if tc.change != nil {
 				tc.change(lib, root)
 			}
-			_, err := newNVIDIA(t, lib, root, "/", "").Spec(testContext(t), []string{tc.uuid})
+			_, err := newNVIDIA(t, lib, root, "/", "").Spec(testContext(t), assign(slice("gpu", tc.uuid, 1, 0)))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one that says %q", err, tc.want)
 			}
@@ -302,6 +300,7 @@ func TestNewNVIDIARefuses(t *testing.T) {
 		"relative driver root":    {func(o *NVIDIAOptions) { o.DriverRoot = "driver" }, "driver root"},
 		"no driver root on host":  {func(o *NVIDIAOptions) { o.HostDriverRoot = "" }, "driver root"},
 		"hook to be searched for": {func(o *NVIDIAOptions) { o.HookPath = "nvidia-cdi-hook" }, "nvidia-cdi-hook"},
+		"relative procfs":         {func(o *NVIDIAOptions) { o.ProcRoot = "proc" }, "procfs"},
 		"no NVML":                 {func(o *NVIDIAOptions) { o.NVML = nil }, "NVML"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +320,7 @@ func BenchmarkNVIDIA(b *testing.B) {
 	addNodes(b, root, allNodes...)
 	n := newNVIDIA(b, mockNVML(), root, "/run/nvidia/driver", "")
 	for b.Loop() {
-		if _, err := n.Spec(b.Context(), []string{uuidOf(0)}); err != nil {
+		if _, err := n.Spec(b.Context(), assign(slice("gpu", uuidOf(0), 1, 0))); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -22,7 +22,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,10 +45,11 @@ const (
 
 // Source is where the edits come from that give a container its GPUs.
 type Source interface {
-	// Spec has a device for each GPU, named by its UUID, and what all of them
-	// need in the edits of the spec itself. Paths are those of the host. What
-	// is returned belongs to the caller.
-	Spec(ctx context.Context, uuids []string) (*specs.Spec, error)
+	// Spec has a device for each MIG instance, and for each GPU that is assigned
+	// otherwise, named by its UUID, and what all of them need in the edits of the
+	// spec itself. Paths are those of the host. What is returned belongs to the
+	// caller.
+	Spec(ctx context.Context, assignments []gpu.Assignment) (*specs.Spec, error)
 }
 
 // Specs is the CDI specs of claims in one directory. Changes of one claim's spec
@@ -73,23 +73,23 @@ func New(dir string, source Source) (*Specs, error) {
 }
 
 // Write writes the spec of a claim anew. It returns the qualified names of the
-// CDI devices, in the order of the grants. The spec is replaced as a whole or,
-// on an error, not at all.
-func (s *Specs) Write(ctx context.Context, uid types.UID, grants []gpu.Grant) ([]string, error) {
+// CDI devices, in the order of the assignments. The spec is replaced as a whole
+// or, on an error, not at all.
+func (s *Specs) Write(ctx context.Context, uid types.UID, assignments []gpu.Assignment) ([]string, error) {
 	if err := claim.ValidateUID(uid); err != nil {
 		return nil, err
 	}
-	var uuids []string
-	for _, g := range grants {
-		if !slices.Contains(uuids, g.UUID) {
-			uuids = append(uuids, g.UUID)
+	for _, a := range assignments {
+		// With the GPU's UUID instead, a container would see all of it.
+		if a.Form == gpu.MIG && a.Instance.UUID == "" {
+			return nil, fmt.Errorf("CDI spec: request %q: no MIG instance is known for %s at memory slice %d of GPU %s", a.Request, a.Partition.Profile, a.Partition.Start, a.UUID)
 		}
 	}
-	source, err := s.source.Spec(ctx, uuids)
+	source, err := s.source.Spec(ctx, assignments)
 	if err != nil {
 		return nil, err
 	}
-	spec, ids, err := build(uid, grants, source)
+	spec, ids, err := build(uid, assignments, source)
 	if err != nil {
 		return nil, fmt.Errorf("CDI spec: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,16 +45,17 @@ func checkSpec(t *testing.T, name string, spec *specs.Spec) {
 	golden.Check(t, path, got)
 }
 
-// source has the edits of any GPU.
+// source has the edits of any GPU and MIG instance.
 type source struct{ err error }
 
-func (s source) Spec(_ context.Context, uuids []string) (*specs.Spec, error) {
+func (s source) Spec(_ context.Context, assignments []gpu.Assignment) (*specs.Spec, error) {
 	spec := &specs.Spec{ContainerEdits: specs.ContainerEdits{
 		Env:         []string{"NVIDIA_VISIBLE_DEVICES=void"},
 		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidiactl"}},
 		Mounts:      []*specs.Mount{{HostPath: "/driver/lib/libcuda.so.1", ContainerPath: "/lib/libcuda.so.1"}},
 	}}
-	for _, uuid := range uuids {
+	for _, a := range assignments {
+		uuid := visibleUUID(a)
 		spec.Devices = append(spec.Devices, specs.Device{Name: uuid, ContainerEdits: specs.ContainerEdits{
 			Env:         []string{"FROM_SOURCE=" + uuid},
 			DeviceNodes: []*specs.DeviceNode{{Path: "/dev/" + uuid}},
@@ -68,9 +70,30 @@ func slice(request, uuid string, memory, compute int64) gpu.Grant {
 	return gpu.Grant{Request: request, Form: gpu.Slice, UUID: uuid, Memory: memory, Compute: compute}
 }
 
+// mig is the grant of an instance.
+func mig(request, uuid string, memory int64, start int) gpu.Grant {
+	return gpu.Grant{Request: request, Form: gpu.MIG, UUID: uuid, Memory: memory, Partition: gpu.Partition{Profile: "1g.10gb", Start: start, Size: 1}}
+}
+
+// assign is what grants come to: the instance at memory slice 4 of GPU-0 is
+// MIG-GPU-0-4, with the numbers 5 and 0.
+func assign(grants ...gpu.Grant) []gpu.Assignment {
+	var assignments []gpu.Assignment
+	for _, g := range grants {
+		a := gpu.Assignment{Grant: g}
+		if g.Form == gpu.MIG {
+			a.Instance = gpu.Instance{UUID: fmt.Sprintf("MIG-%s-%d", g.UUID, g.Partition.Start), Partition: g.Partition, GPUInstance: g.Partition.Start + 1}
+		}
+		assignments = append(assignments, a)
+	}
+	return assignments
+}
+
 func TestBuild(t *testing.T) {
 	admin := slice("look", "GPU-0", 0, 0)
 	admin.AdminAccess = true
+	lookAtMIG := mig("look", "GPU-0", 0, 4)
+	lookAtMIG.AdminAccess = true
 	for name, grants := range map[string][]gpu.Grant{
 		"one-share":              {slice("gpu", "GPU-0", 4294967297, 0)},
 		"one-share-with-compute": {slice("gpu", "GPU-0", 4<<30, 25)},
@@ -79,14 +102,18 @@ func TestBuild(t *testing.T) {
 		"sub-request":            {slice("gpu/large", "GPU-0", 1<<30, 0)},
 		"whole":                  {{Request: "gpu", Form: gpu.Whole, UUID: "GPU-0", Memory: 80 << 30}},
 		"admin-access":           {admin},
+		"partition":              {mig("gpu", "GPU-0", 10<<30, 4)},
+		"partitions-of-one-gpu":  {mig("a", "GPU-0", 10<<30, 4), mig("b", "GPU-0", 20<<30, 6)},
+		"count-of-partitions":    {mig("a", "GPU-0", 10<<30, 4), mig("a", "GPU-1", 10<<30, 0)},
+		"partition-and-share":    {mig("a/large", "GPU-0", 10<<30, 4), slice("b", "GPU-1", 1<<30, 25), lookAtMIG},
 		"share-and-whole":        {slice("a", "GPU-0", 1<<30, 0), {Request: "b", Form: gpu.Whole, UUID: "GPU-1", Memory: 80 << 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edits, err := source{}.Spec(t.Context(), []string{"GPU-0", "GPU-1"})
+			edits, err := source{}.Spec(t.Context(), assign(grants...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			spec, ids, err := build(uid, grants, edits)
+			spec, ids, err := build(uid, assign(grants...), edits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,11 +130,12 @@ func TestBuild(t *testing.T) {
 // TestBuildNames has request names that are the same once they are part of a
 // name.
 func TestBuildNames(t *testing.T) {
-	edits, err := source{}.Spec(t.Context(), []string{"GPU-0"})
+	assignments := assign(slice("a/b", "GPU-0", 1, 0), slice("a-b", "GPU-0", 1, 0), slice("a-b-1", "GPU-0", 1, 0), slice("a-b", "GPU-0", 1, 0))
+	edits, err := source{}.Spec(t.Context(), assignments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, ids, err := build(uid, []gpu.Grant{slice("a/b", "GPU-0", 1, 0), slice("a-b", "GPU-0", 1, 0), slice("a-b-1", "GPU-0", 1, 0), slice("a-b", "GPU-0", 1, 0)}, edits)
+	_, ids, err := build(uid, assignments, edits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +151,7 @@ func TestSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grants := []gpu.Grant{slice("a", "GPU-0", 1<<30, 0), slice("b", "GPU-0", 2<<30, 0)}
+	assignments := assign(slice("a", "GPU-0", 1<<30, 0), slice("b", "GPU-0", 2<<30, 0))
 	exists := func(want bool) {
 		t.Helper()
 		if got, err := s.Exists(uid); err != nil || got != want {
@@ -134,7 +162,7 @@ func TestSpecs(t *testing.T) {
 	if orphans, err := s.Orphans(func(types.UID) bool { return false }); len(orphans) != 0 || err != nil {
 		t.Errorf("without the directory: orphans %v, error %v", orphans, err)
 	}
-	ids, err := s.Write(testContext(t), uid, grants)
+	ids, err := s.Write(testContext(t), uid, assignments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +181,7 @@ func TestSpecs(t *testing.T) {
 		t.Errorf("CDI devices (-returned +listed):\n%s", diff)
 	}
 
-	again, err := s.Write(testContext(t), uid, grants)
+	again, err := s.Write(testContext(t), uid, assignments)
 	if err != nil || !cmp.Equal(ids, again) {
 		t.Errorf("written again: %v, %v; want %v", again, err, ids)
 	}
@@ -175,8 +203,8 @@ func TestSpecsKeepsTheOldOneOnFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grants := []gpu.Grant{slice("a", "GPU-0", 1<<30, 0)}
-	if _, err := s.Write(testContext(t), uid, grants); err != nil {
+	assignments := assign(slice("a", "GPU-0", 1<<30, 0))
+	if _, err := s.Write(testContext(t), uid, assignments); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(s.path(uid))
@@ -185,7 +213,7 @@ func TestSpecsKeepsTheOldOneOnFailure(t *testing.T) {
 	}
 	broken := errors.New("no driver")
 	s.source = source{err: broken}
-	if _, err := s.Write(testContext(t), uid, []gpu.Grant{slice("b", "GPU-1", 1, 0)}); !errors.Is(err, broken) {
+	if _, err := s.Write(testContext(t), uid, assign(slice("b", "GPU-1", 1, 0))); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 	after, err := os.ReadFile(s.path(uid))
@@ -205,7 +233,7 @@ func TestSpecsRefusesUnsafeUID(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uid := range []types.UID{"/../../x", "../x", "", "a/b", "a.b"} {
-		if _, err := s.Write(testContext(t), uid, []gpu.Grant{slice("a", "GPU-0", 1, 0)}); err == nil {
+		if _, err := s.Write(testContext(t), uid, assign(slice("a", "GPU-0", 1, 0))); err == nil {
 			t.Errorf("Write of UID %q is accepted", uid)
 		}
 		if err := s.Remove(uid); err == nil {
@@ -220,6 +248,24 @@ func TestSpecsRefusesUnsafeUID(t *testing.T) {
 	}
 }
 
+// TestSpecsRefusesUnknownInstance: whoever has the GPU's device node without an
+// instance's capabilities has no part of the GPU, or all of it.
+func TestSpecsRefusesUnknownInstance(t *testing.T) {
+	s, err := New(t.TempDir(), source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	assignments := assign(mig("gpu", "GPU-0", 10<<30, 4))
+	assignments[0].Instance = gpu.Instance{}
+	_, err = s.Write(testContext(t), uid, assignments)
+	if err == nil || !strings.Contains(err.Error(), "1g.10gb at memory slice 4 of GPU GPU-0") {
+		t.Errorf("error %v, want one that names the partition", err)
+	}
+	if exists, _ := s.Exists(uid); exists {
+		t.Error("there is a spec")
+	}
+}
+
 func TestOrphans(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(dir, source{})
@@ -227,7 +273,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uid := range []types.UID{"known", "orphan-1", "orphan-2"} {
-		if _, err := s.Write(testContext(t), uid, []gpu.Grant{slice("a", "GPU-0", 1, 0)}); err != nil {
+		if _, err := s.Write(testContext(t), uid, assign(slice("a", "GPU-0", 1, 0))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -260,7 +306,7 @@ func TestWriteDoesNotReadOtherSpecs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "other.json"), []byte(strings.Repeat("{", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Write(testContext(t), uid, []gpu.Grant{slice("a", "GPU-0", 1, 0)}); err != nil {
+	if _, err := s.Write(testContext(t), uid, assign(slice("a", "GPU-0", 1, 0))); err != nil {
 		t.Error(err)
 	}
 	if errs := s.cache.GetErrors(); len(errs) != 0 {

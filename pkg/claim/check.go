@@ -39,7 +39,7 @@ type Holding struct {
 
 // HeldError says that a GPU does not have what a plan was granted of it.
 type HeldError struct {
-	By   []Holding // what the GPU has given to others
+	By   []Holding // what is in the way
 	text string
 }
 
@@ -47,9 +47,9 @@ type HeldError struct {
 func (e *HeldError) Error() string { return e.text }
 
 // Check refuses a plan that would use a GPU twice: shares beyond what the GPU
-// offers, a whole GPU beside anything else. That it was allocated is no proof:
-// claims of pods that were force-deleted are still held here while their
-// containers run.
+// offers, MIG partitions that overlap, one form beside another. That it was
+// allocated is no proof: claims of pods that were force-deleted are still held
+// here while their containers run.
 //
 // held are the grants on the plan's GPUs, in any order; the plan's own claim may
 // be among them and does not count. The error is a *HeldError where a GPU is in
@@ -67,26 +67,42 @@ func Check(p Plan, held []Holding, devices Devices) error {
 		}
 		device, ok := devices.Device(g.Pool, g.Device)
 		if !ok {
-			return fmt.Errorf("claim %s, request %q: %w", p, g.Request, noSuchDevice(g.Pool, g.Device))
+			return fmt.Errorf("claim %s, request %q: %w", p, g.Request, NoSuchDevice(g.Pool, g.Device))
 		}
-		others := taken[g.UUID]
+		others := against(g, taken[g.UUID])
 		if obstacle := fits(g, device, others); obstacle != "" {
 			return &HeldError{By: others, text: fmt.Sprintf("claim %s, request %q: cannot have %s of GPU %s: %s; it is held by %s. The kubelet tries again, which succeeds once they have ended: look for pods that were force-deleted and still run on this node, or delete this pod so that its replacement is allocated what is free",
-				p, g.Request, share(g), g.UUID, obstacle, holders(others))}
+				p, g.Request, part(g), g.UUID, obstacle, holders(others))}
 		}
-		taken[g.UUID] = append(others, Holding{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Grant: g})
+		taken[g.UUID] = append(taken[g.UUID], Holding{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Grant: g})
 	}
 	return nil
+}
+
+// against is what of a GPU counts against one more grant: all but the MIG
+// partitions that a partition has for neighbours.
+func against(g gpu.Grant, taken []Holding) []Holding {
+	var others []Holding
+	for _, h := range taken {
+		if g.Form != gpu.MIG || h.Grant.Form != gpu.MIG || g.Conflicts(h.Grant) {
+			others = append(others, h)
+		}
+	}
+	return others
 }
 
 // fits says what is in the way of one more grant on a GPU, or nothing.
 func fits(g gpu.Grant, device gpu.Device, others []Holding) string {
 	memory, compute := device.Memory, int64(allCompute)
 	for _, h := range others {
-		if h.Grant.Form != gpu.Slice {
+		switch {
+		case h.Grant.Form == gpu.Whole:
 			return "another claim has the whole GPU"
-		}
-		if g.Form != gpu.Slice {
+		case h.Grant.Form == gpu.MIG && g.Form == gpu.MIG:
+			return "another claim has a partition there"
+		case h.Grant.Form == gpu.MIG:
+			return "its MIG partitions are in use"
+		case g.Form != gpu.Slice:
 			return "its shares are in use"
 		}
 		memory -= h.Grant.Memory
@@ -104,9 +120,11 @@ func fits(g gpu.Grant, device gpu.Device, others []Holding) string {
 	return ""
 }
 
-// share words an amount as it would be requested.
-func share(g gpu.Grant) string {
+// part words what a grant is of its GPU.
+func part(g gpu.Grant) string {
 	switch {
+	case g.Form == gpu.MIG:
+		return fmt.Sprintf("%s at memory slice %d", g.Partition.Profile, g.Partition.Start)
 	case g.Form != gpu.Slice:
 		return "the whole"
 	case g.Compute > 0:
@@ -126,7 +144,7 @@ func holders(held []Holding) string {
 			names = append(names, fmt.Sprintf("%d more", len(held)-most))
 			break
 		}
-		names = append(names, fmt.Sprintf("claim %s/%s (%s)", h.Namespace, h.Name, share(h.Grant)))
+		names = append(names, fmt.Sprintf("claim %s/%s (%s)", h.Namespace, h.Name, part(h.Grant)))
 	}
 	if len(names) == 0 {
 		return "nobody"

@@ -15,10 +15,12 @@
 package claim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +36,18 @@ func grant(device string, memory, compute int64) gpu.Grant {
 	}
 	return gpu.Grant{Request: "gpu", Pool: pool, Device: device, Form: form,
 		UUID: "GPU-00000000-0000-4000-8000-00000000000" + device[len(device)-1:], Memory: memory, Compute: compute}
+}
+
+// mig is the grant of a MIG partition.
+func mig(i, size, start int) gpu.Grant {
+	d := partition(i, size, start)
+	return gpu.Grant{Request: "gpu", Pool: d.Pool, Device: d.Name, Form: gpu.MIG, UUID: d.GPU.UUID, Partition: d.Partition, Memory: d.Memory}
+}
+
+// static is one of an instance that is there already.
+func static(g gpu.Grant, uuid string) gpu.Grant {
+	g.Existing = uuid
+	return g
 }
 
 func admin(g gpu.Grant) gpu.Grant {
@@ -91,8 +105,42 @@ func TestCheck(t *testing.T) {
 			want: []gpu.Grant{grant("slice-0", 80*gib, 0)},
 			held: []Holding{{UID: "uid-1", Grant: grant("gpu-0", 80*gib, 0)}},
 		},
-		"admin access is always possible": {want: []gpu.Grant{admin(grant("slice-0", 0, 0))}, held: held(grant("gpu-0", 80*gib, 0))},
-		"admin access is in nobody's way": {want: []gpu.Grant{grant("gpu-0", 80*gib, 0)}, held: held(admin(grant("slice-0", 0, 0)))},
+		"a partition of a free GPU": {want: []gpu.Grant{mig(0, 2, 4)}, held: held(mig(1, 8, 0), grant("slice-2", gib, 0))},
+		"partitions side by side":   {want: []gpu.Grant{mig(0, 2, 4), mig(0, 1, 7)}, held: held(mig(0, 4, 0), mig(0, 1, 6))},
+		"partitions that overlap": {
+			want: []gpu.Grant{mig(0, 2, 4)}, held: held(mig(0, 1, 0), mig(0, 1, 5), mig(0, 1, 6)),
+			errs: []string{"claim ns/claim", `request "gpu"`, "cannot have 2g.20gb at memory slice 4 of GPU " + uuid, "another claim has a partition there",
+				"held by claim ns/held-1 (1g.10gb at memory slice 5). The kubelet"},
+		},
+		"its own partitions count": {
+			want: []gpu.Grant{mig(0, 2, 4), mig(0, 4, 4)},
+			errs: []string{"cannot have 3g.40gb at memory slice 4", "ns/claim (2g.20gb at memory slice 4)"},
+		},
+		"an instance twice": {
+			want: []gpu.Grant{static(mig(0, 2, 4), "MIG-a")}, held: held(static(mig(0, 2, 4), "MIG-a")),
+			errs: []string{"cannot have 2g.20gb at memory slice 4", "another claim has a partition there"},
+		},
+		"two compute instances of one GPU instance": {want: []gpu.Grant{static(mig(0, 2, 4), "MIG-a")}, held: held(static(mig(0, 2, 4), "MIG-b"))},
+		"a partition where shares are": {
+			want: []gpu.Grant{mig(0, 2, 4)}, held: held(grant("slice-0", gib, 0)),
+			errs: []string{"2g.20gb at memory slice 4", "its shares are in use", "claim ns/held-0 (1Gi memory)"},
+		},
+		"a partition of a GPU held whole": {
+			want: []gpu.Grant{mig(0, 2, 4)}, held: held(grant("gpu-0", 80*gib, 0)),
+			errs: []string{"2g.20gb at memory slice 4", "another claim has the whole GPU", "claim ns/held-0 (the whole)"},
+		},
+		"a share where partitions are": {
+			want: []gpu.Grant{grant("slice-0", gib, 0)}, held: held(mig(0, 1, 7)),
+			errs: []string{"1Gi memory of GPU " + uuid, "its MIG partitions are in use", "claim ns/held-0 (1g.10gb at memory slice 7)"},
+		},
+		"whole where partitions are": {
+			want: []gpu.Grant{grant("gpu-0", 80*gib, 0)}, held: held(mig(0, 1, 7), mig(0, 1, 0)),
+			errs: []string{"the whole of GPU " + uuid, "its MIG partitions are in use", "held-0", "held-1"},
+		},
+		"admin access to a partition":                     {want: []gpu.Grant{admin(mig(0, 2, 4))}, held: held(mig(0, 2, 4))},
+		"a partition that only an administrator looks at": {want: []gpu.Grant{mig(0, 2, 4)}, held: held(admin(mig(0, 2, 4)), admin(grant("slice-0", 0, 0)))},
+		"admin access is always possible":                 {want: []gpu.Grant{admin(grant("slice-0", 0, 0))}, held: held(grant("gpu-0", 80*gib, 0))},
+		"admin access is in nobody's way":                 {want: []gpu.Grant{grant("gpu-0", 80*gib, 0)}, held: held(admin(grant("slice-0", 0, 0)))},
 		"sums do not wrap around": {
 			want: []gpu.Grant{grant("slice-0", math.MaxInt64, 0), grant("slice-0", math.MaxInt64, 0)},
 			errs: []string{"80Gi of the 80Gi"},
@@ -119,6 +167,18 @@ func TestCheck(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCheckNamesWhatIsInTheWay: only those are worth waiting for.
+func TestCheckNamesWhatIsInTheWay(t *testing.T) {
+	var err *HeldError
+	held := []Holding{{UID: "left", Grant: mig(0, 4, 0)}, {UID: "there", Grant: mig(0, 2, 4)}}
+	if !errors.As(Check(Plan{UID: "uid-1", Grants: []gpu.Grant{mig(0, 1, 5)}}, held, gpus(1, 80*gib)), &err) {
+		t.Fatal("partitions that overlap are no HeldError")
+	}
+	if len(err.By) != 1 || err.By[0].UID != "there" {
+		t.Errorf("held by %v, want the claim of the partition that overlaps", err.By)
 	}
 }
 
@@ -182,11 +242,16 @@ func randomGrants(random *rand.Rand) []gpu.Grant {
 	var grants []gpu.Grant
 	for range 1 + random.IntN(2) {
 		n := random.IntN(3)
-		if random.IntN(4) == 0 {
-			grants = append(grants, grant(fmt.Sprint("gpu-", n), 80*gib, 0))
-			continue
+		var g gpu.Grant
+		switch random.IntN(6) {
+		case 0:
+			g = grant(fmt.Sprint("gpu-", n), 80*gib, 0)
+		case 1, 2, 3:
+			size := 1 << random.IntN(3)
+			g = mig(n, size, size*random.IntN(memorySlices/size))
+		default:
+			g = grant(fmt.Sprint("slice-", n), 1+random.Int64N(40*gib), random.Int64N(60))
 		}
-		g := grant(fmt.Sprint("slice-", n), 1+random.Int64N(40*gib), random.Int64N(60))
 		if random.IntN(10) == 0 {
 			g = admin(g)
 		}
@@ -196,11 +261,12 @@ func randomGrants(random *rand.Rand) []gpu.Grant {
 }
 
 // possible is the definition: a GPU is either whole and used once, or its
-// shares add up to what it has.
+// shares add up to what it has, or each of its memory slices is in one partition.
 func possible(claims map[types.UID][]gpu.Grant, memory int64) bool {
 	type use struct {
 		whole, shares, compute int64
 		memory                 big.Int
+		partitions             [memorySlices]int
 	}
 	uses := map[string]*use{}
 	for _, grants := range claims {
@@ -216,13 +282,25 @@ func possible(claims map[types.UID][]gpu.Grant, memory int64) bool {
 				u.whole++
 				continue
 			}
+			if g.Form == gpu.MIG {
+				for i := range g.Partition.Size {
+					u.partitions[g.Partition.Start+i]++
+				}
+				continue
+			}
 			u.shares++
 			u.compute += g.Compute
 			u.memory.Add(&u.memory, big.NewInt(g.Memory))
 		}
 	}
 	for _, u := range uses {
-		if u.whole > 1 || (u.whole == 1 && u.shares > 0) || u.compute > 100 || u.memory.Cmp(big.NewInt(memory)) > 0 {
+		forms := 0
+		for _, n := range []int64{u.whole, u.shares, int64(slices.Max(u.partitions[:]))} {
+			if n > 0 {
+				forms++
+			}
+		}
+		if forms > 1 || u.whole > 1 || slices.Max(u.partitions[:]) > 1 || u.compute > 100 || u.memory.Cmp(big.NewInt(memory)) > 0 {
 			return false
 		}
 	}

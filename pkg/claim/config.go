@@ -82,7 +82,8 @@ func decode(opaque *resourceapi.OpaqueDeviceConfiguration, path *field.Path) (*v
 }
 
 // check tells whether a device offers what is asked for. A whole GPU and admin
-// access have no neighbour to be isolated from by an amount.
+// access have no neighbour to be isolated from by an amount, and the hardware
+// that keeps a MIG partition apart is at least as strict as any mechanism.
 func (w wish) check(grant gpu.Grant, device gpu.Device) error {
 	if grant.Form != gpu.Slice || grant.AdminAccess {
 		return nil

@@ -144,3 +144,16 @@ func TestConfigOfWholeGPU(t *testing.T) {
 		t.Error("configuration that does not decode is accepted for a whole GPU")
 	}
 }
+
+// TestConfigOfPartition: hardware isolation is more than any mechanism that
+// configuration can insist on, so that none is refused, and "an H100 partition,
+// else a share with a limit" is one claim.
+func TestConfigOfPartition(t *testing.T) {
+	for _, isolation := range []string{"Any", "None", "MPS", "Cgroup"} {
+		c := allocated(result{Request: "gpu/mig", Driver: gpu.DriverName, Pool: pool + "/gpu-0", Device: "mig-0-1g.10gb-0"})
+		c.Status.Allocation.Devices.Config = []resourceapi.DeviceAllocationConfiguration{opaque(fromClaim, gpu.DriverName, parameters(isolation), "gpu")}
+		if _, err := FromClaim(c, gpus(1, 80*gib)); err != nil {
+			t.Errorf("isolation %s: %v", isolation, err)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,14 +50,15 @@ type Plan struct {
 func (p Plan) String() string { return p.Namespace + "/" + p.Name }
 
 // InUse tells whether c is still the claim with that UID, and is allocated
-// devices of this driver in a pool. A claim that outlives its pods may have gone
-// on to another node.
-func InUse(c *resourceapi.ResourceClaim, uid types.UID, pool string) bool {
+// devices of this driver on a node: in the node's pool, or in that of one of its
+// GPUs. A claim that outlives its pods may have gone on to another node.
+func InUse(c *resourceapi.ResourceClaim, uid types.UID, node string) bool {
 	if c.UID != uid || c.Status.Allocation == nil {
 		return false
 	}
 	for i := range c.Status.Allocation.Devices.Results {
-		if r := &c.Status.Allocation.Devices.Results[i]; r.Driver == gpu.DriverName && r.Pool == pool {
+		r := &c.Status.Allocation.Devices.Results[i]
+		if r.Driver == gpu.DriverName && (r.Pool == node || strings.HasPrefix(r.Pool, node+"/")) {
 			return true
 		}
 	}
@@ -102,7 +104,7 @@ func FromClaim(c *resourceapi.ResourceClaim, devices Devices) (Plan, error) {
 func planResult(result *resourceapi.DeviceRequestAllocationResult, configs []resourceapi.DeviceAllocationConfiguration, devices Devices) (gpu.Grant, error) {
 	device, ok := devices.Device(result.Pool, result.Device)
 	if !ok {
-		return gpu.Grant{}, noSuchDevice(result.Pool, result.Device)
+		return gpu.Grant{}, NoSuchDevice(result.Pool, result.Device)
 	}
 	grant, err := newGrant(result, device)
 	if err != nil {
@@ -115,7 +117,8 @@ func planResult(result *resourceapi.DeviceRequestAllocationResult, configs []res
 	return grant, want.check(grant, device)
 }
 
-func noSuchDevice(pool, device string) error {
+// NoSuchDevice says that this node lacks a device that was allocated.
+func NoSuchDevice(pool, device string) error {
 	return fmt.Errorf("this node has no device %q in pool %q: check with \"nvidia-smi -L\" on the node that the GPU is there and its driver is loaded; if it is gone for good, delete the pod so that its replacement is allocated another", device, pool)
 }
 
@@ -127,6 +130,8 @@ func newGrant(result *resourceapi.DeviceRequestAllocationResult, device gpu.Devi
 		ShareID:     string(ptr.Deref(result.ShareID, "")),
 		Form:        device.Form,
 		UUID:        device.GPU.UUID,
+		Partition:   device.Partition,
+		Existing:    device.Existing,
 		AdminAccess: ptr.Deref(result.AdminAccess, false),
 	}
 	switch {

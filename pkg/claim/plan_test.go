@@ -45,10 +45,34 @@ func (n node) Device(p, name string) (gpu.Device, bool) {
 	return d, ok && d.Pool == p
 }
 
-// gpus is a node of n GPUs, each as a share device "slice-i" and whole "gpu-i".
+// profiles are of MIG partitions, by size.
+var profiles = map[int]string{1: "1g.10gb", 2: "2g.20gb", 4: "3g.40gb", 8: "7g.80gb"}
+
+// memorySlices is how many a GPU has.
+const memorySlices = 8
+
+// partition is the MIG device of a size that starts at a memory slice of GPU i.
+func partition(i, size, start int) gpu.Device {
+	profile := profiles[size]
+	return gpu.Device{
+		Pool: pool + "/gpu-" + fmt.Sprint(i), Name: fmt.Sprintf("mig-%d-%s-%d", i, profile, start), Form: gpu.MIG,
+		GPU: &gpu.GPU{UUID: fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", i)}, Memory: int64(size) * 10 * gib,
+		Partition:       gpu.Partition{Profile: profile, Start: start, Size: size},
+		MemoryIsolation: gpu.IsolationMIG, ComputeIsolation: gpu.IsolationMIG,
+	}
+}
+
+// gpus is a node of n GPUs, each as a share device "slice-i", whole "gpu-i", and
+// in every partition.
 func gpus(n int, memory int64) node {
 	devices := node{}
 	for i := range n {
+		for size := range profiles {
+			for start := 0; start < memorySlices; start += size {
+				d := partition(i, size, start)
+				devices[d.Name] = d
+			}
+		}
 		g := &gpu.GPU{UUID: fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", i)}
 		for name, form := range map[string]gpu.Form{"slice": gpu.Slice, "gpu": gpu.Whole} {
 			name = fmt.Sprintf("%s-%d", name, i)
@@ -122,6 +146,16 @@ func TestFromClaimGrants(t *testing.T) {
 			results: []result{{Request: "gpu", Driver: gpu.DriverName, Pool: pool, Device: "gpu-0"}},
 			want:    []gpu.Grant{{Request: "gpu", Pool: pool, Device: "gpu-0", Form: gpu.Whole, UUID: uuid, Memory: 80 * gib}},
 		},
+		"a partition has the memory of its profile": {
+			results: []result{{Request: "gpu", Driver: gpu.DriverName, Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4"}},
+			want: []gpu.Grant{{Request: "gpu", Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", Form: gpu.MIG, UUID: uuid, Memory: 20 * gib,
+				Partition: gpu.Partition{Profile: "2g.20gb", Start: 4, Size: 2}}},
+		},
+		"admin access to a partition, which has to be found": {
+			results: []result{{Request: "gpu", Driver: gpu.DriverName, Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", AdminAccess: ptr.To(true)}},
+			want: []gpu.Grant{{Request: "gpu", Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", Form: gpu.MIG, UUID: uuid, AdminAccess: true,
+				Partition: gpu.Partition{Profile: "2g.20gb", Start: 4, Size: 2}}},
+		},
 		"admin access consumes nothing": {
 			results: []result{with(shareResult("80Gi"), func(r *result) { r.AdminAccess = ptr.To(true) })},
 			want:    []gpu.Grant{{Request: "gpu", Pool: pool, Device: "slice-0", ShareID: "share-1", Form: gpu.Slice, UUID: uuid, AdminAccess: true}},
@@ -144,6 +178,19 @@ func TestFromClaimGrants(t *testing.T) {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFromClaimOfWithheldDevice is a claim that tolerates the taint, or was
+// allocated before it was there.
+func TestFromClaimOfWithheldDevice(t *testing.T) {
+	devices := gpus(1, 80*gib)
+	device := devices["mig-0-1g.10gb-3"]
+	device.Withheld, device.Existing = gpu.Occupied, "MIG-1"
+	devices[device.Name] = device
+	plan, err := FromClaim(allocated(result{Request: "gpu", Driver: gpu.DriverName, Pool: device.Pool, Device: device.Name}), devices)
+	if err != nil || len(plan.Grants) != 1 || plan.Grants[0].Existing != "MIG-1" {
+		t.Errorf("plan %v, error %v; want the device, and its instance", plan, err)
 	}
 }
 
@@ -260,17 +307,22 @@ func TestValidateUID(t *testing.T) {
 
 func TestInUse(t *testing.T) {
 	other := allocated(result{Driver: "nic.example.com", Pool: pool})
-	moved := allocated(with(shareResult("4Gi"), func(r *result) { r.Pool = "node-2" }))
+	in := func(pool string) *resourceapi.ResourceClaim {
+		return allocated(with(shareResult("4Gi"), func(r *result) { r.Pool = pool }))
+	}
 	for name, tc := range map[string]struct {
 		claim *resourceapi.ResourceClaim
 		uid   types.UID
 		want  bool
 	}{
-		"allocated":              {allocated(shareResult("4Gi")), "uid-1", true},
-		"made anew by that name": {allocated(shareResult("4Gi")), "uid-0", false},
-		"no longer allocated":    {&resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{UID: "uid-1"}}, "uid-1", false},
-		"nothing of this driver": {other, "uid-1", false},
-		"on another node by now": {moved, "uid-1", false},
+		"allocated":                 {allocated(shareResult("4Gi")), "uid-1", true},
+		"made anew by that name":    {allocated(shareResult("4Gi")), "uid-0", false},
+		"no longer allocated":       {&resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{UID: "uid-1"}}, "uid-1", false},
+		"nothing of this driver":    {other, "uid-1", false},
+		"in the pool of a GPU":      {in(pool + "/gpu-1f5e9c0a-77b2"), "uid-1", true},
+		"on another node by now":    {in("node-2"), "uid-1", false},
+		"on a GPU of that node":     {in("node-2/gpu-1f5e9c0a-77b2"), "uid-1", false},
+		"on one with a longer name": {in(pool + "1"), "uid-1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := InUse(tc.claim, tc.uid, pool); got != tc.want {

@@ -41,6 +41,7 @@ import (
 	"github.com/memslice/memslice/pkg/config"
 	"github.com/memslice/memslice/pkg/gpu"
 	"github.com/memslice/memslice/pkg/inventory"
+	"github.com/memslice/memslice/pkg/mig"
 	"github.com/memslice/memslice/pkg/nvidia"
 	"github.com/memslice/memslice/pkg/prepare"
 	"github.com/memslice/memslice/pkg/publish"
@@ -71,13 +72,20 @@ func Run(ctx context.Context, cfg *config.Config) error {
 	nvml := nvidia.New(nvidia.Options{DriverRoot: cfg.ContainerDriverRoot, SysFS: sysfs})
 	defer nvml.Close()
 
+	bootID, err := prepare.BootID()
+	if err != nil {
+		return fmt.Errorf("tell this boot from others: %w", err)
+	}
+	partitions, err := mig.New(mig.Options{Hardware: nvml, Dir: cfg.PartitionsDir(), BootID: bootID})
+	if err != nil {
+		return fmt.Errorf("open the marks of MIG instances: %w", err)
+	}
+	source := &nodeConfig{cfg: cfg, client: client, now: time.Now}
 	devices := inventory.New(inventory.Options{
-		Pool:    cfg.NodeName,
-		Shares:  publish.Options{MemoryMin: cfg.MemoryMin.Value(), MemoryStep: cfg.MemoryStep.Value()},
-		Scanner: nvml,
-		Holders: store,
+		Node: cfg.NodeName, Hardware: nvml, Claims: store, Config: source.load, Grace: 3 * cfg.ScanInterval,
+		Made: partitions.Made, Report: reportOnNode(ctx, client, cfg.NodeName),
 	})
-	preparer, err := newPreparer(cfg, client, store, devices, nvml)
+	preparer, err := newPreparer(cfg, client, store, devices, nvml, partitions, bootID)
 	if err != nil {
 		return err
 	}
@@ -110,13 +118,14 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-func newPreparer(cfg *config.Config, client kubernetes.Interface, store *state.Store, devices *inventory.Inventory, nvml *nvidia.Client) (*prepare.Preparer, error) {
+func newPreparer(cfg *config.Config, client kubernetes.Interface, store *state.Store, devices *inventory.Inventory, nvml *nvidia.Client, partitions *mig.Partitions, bootID string) (*prepare.Preparer, error) {
 	source, err := cdi.NewNVIDIA(cdi.NVIDIAOptions{
 		DriverRoot:     cfg.ContainerDriverRoot,
 		HostDriverRoot: cfg.DriverRoot,
 		HookPath:       cfg.HostCDIHook(),
 		NVML:           nvml.CDIOption,
 		Minor:          nvml.Minor,
+		ProcRoot:       cfg.ProcRoot,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the CDI edits of the driver in %s: %w", cfg.ContainerDriverRoot, err)
@@ -125,13 +134,10 @@ func newPreparer(cfg *config.Config, client kubernetes.Interface, store *state.S
 	if err != nil {
 		return nil, fmt.Errorf("set up the CDI specs in %s: %w", cfg.CDIRoot, err)
 	}
-	bootID, err := prepare.BootID()
-	if err != nil {
-		return nil, fmt.Errorf("tell this boot from others: %w", err)
-	}
 	return prepare.New(prepare.Config{
 		Store:      store,
 		Specs:      specs,
+		Partitions: partitions,
 		Devices:    devices,
 		Attributes: publish.Attributes,
 		InUse:      claimInUse(client, cfg.NodeName),
@@ -142,10 +148,10 @@ func newPreparer(cfg *config.Config, client kubernetes.Interface, store *state.S
 
 // claimInUse asks the API server, not a cache: a claim that is taken for gone
 // loses its devices.
-func claimInUse(client kubernetes.Interface, pool string) func(context.Context, string, string, types.UID) (bool, error) {
+func claimInUse(client kubernetes.Interface, node string) func(context.Context, string, string, types.UID) (bool, error) {
 	return func(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 		c, err := getClaim(ctx, client, namespace, name)
-		return c != nil && claim.InUse(c, uid, pool), err
+		return c != nil && claim.InUse(c, uid, node), err
 	}
 }
 

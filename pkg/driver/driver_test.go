@@ -32,6 +32,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/utils/ptr"
 
+	"github.com/memslice/memslice/api/v1alpha1"
 	"github.com/memslice/memslice/pkg/config"
 	"github.com/memslice/memslice/pkg/gpu"
 	"github.com/memslice/memslice/pkg/inventory"
@@ -56,7 +57,7 @@ func (s scanner) Scan(context.Context) (nvidia.Inventory, error) {
 // specs stands for the CDI directory.
 type specs struct{ written map[types.UID]bool }
 
-func (s specs) Write(_ context.Context, uid types.UID, grants []gpu.Grant) ([]string, error) {
+func (s specs) Write(_ context.Context, uid types.UID, grants []gpu.Assignment) ([]string, error) {
 	s.written[uid] = true
 	names := make([]string, len(grants))
 	for i := range grants {
@@ -67,6 +68,18 @@ func (s specs) Write(_ context.Context, uid types.UID, grants []gpu.Grant) ([]st
 func (s specs) Remove(uid types.UID) error                        { delete(s.written, uid); return nil }
 func (s specs) Exists(uid types.UID) (bool, error)                { return s.written[uid], nil }
 func (s specs) Orphans(func(types.UID) bool) ([]types.UID, error) { return nil, nil }
+
+func (scanner) SetMIGMode(context.Context, string, bool) error { return errors.New("no MIG here") }
+
+// partitions stands for the MIG instances, of which there are none.
+type partitions struct{}
+
+func (partitions) Realise(context.Context, gpu.Grant, gpu.Device, []gpu.Grant) (gpu.Instance, error) {
+	return gpu.Instance{}, nil
+}
+func (partitions) Release(context.Context, gpu.Grant) error { return nil }
+func (partitions) Sweep(context.Context, []gpu.Grant) error { return nil }
+func (partitions) Made(string, gpu.Partition) bool          { return false }
 
 // newParts is what serve is given, with one GPU unless err says otherwise.
 func newParts(t *testing.T, cfg *config.Config, err error, claims ...*resourceapi.ResourceClaim) (*fake.Clientset, *inventory.Inventory, *prepare.Preparer, specs) {
@@ -84,13 +97,16 @@ func newParts(t *testing.T, cfg *config.Config, err error, claims ...*resourceap
 	if openErr != nil {
 		t.Fatal(openErr)
 	}
-	devices := inventory.New(inventory.Options{Pool: cfg.NodeName, Scanner: scanner{err}, Holders: store})
+	devices := inventory.New(inventory.Options{
+		Node: cfg.NodeName, Hardware: scanner{err}, Claims: store, Made: partitions{}.Made,
+		Config: func(context.Context) (*v1alpha1.NodeConfig, error) { return cfg.LoadNodeConfig(nil) },
+	})
 	if refreshErr := devices.Refresh(t.Context()); !errors.Is(refreshErr, err) {
 		t.Fatal(refreshErr)
 	}
 	written := specs{map[types.UID]bool{}}
 	return client, devices, prepare.New(prepare.Config{
-		Store: store, Specs: written, Devices: devices, InUse: claimInUse(client, cfg.NodeName), BootID: "boot",
+		Store: store, Specs: written, Partitions: partitions{}, Devices: devices, InUse: claimInUse(client, cfg.NodeName), BootID: "boot",
 	}), written
 }
 

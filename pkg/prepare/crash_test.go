@@ -21,13 +21,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/memslice/memslice/pkg/claim"
 	"github.com/memslice/memslice/pkg/state/statetest"
 )
 
-// TestEveryStepCanFail makes each step of Prepare and Unprepare fail, and the
-// process and the machine die there, and goes on in each of the ways that can
-// follow. Whatever was left, it ends right: nothing leaks, nothing is lost, and
-// what others hold is accounted for.
+// TestEveryStepCanFail makes each step of Prepare and Unprepare fail, those on
+// the GPU included, and the process and the machine die there, and goes on in
+// each of the ways that can follow. Whatever was left, it ends right: nothing
+// leaks, nothing is lost, and what others hold is accounted for. At no time is an
+// instance on a GPU that no record on the disk has.
 func TestEveryStepCanFail(t *testing.T) {
 	for name, operation := range map[string]struct {
 		before func(*host, *Preparer) error // what is there already
@@ -43,6 +45,7 @@ func TestEveryStepCanFail(t *testing.T) {
 		for _, mode := range statetest.Modes {
 			for _, ending := range endings {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, mode, ending.name), func(t *testing.T) {
+					t.Parallel()
 					steps := 0
 					for reached := true; reached; steps++ {
 						reached = failAt(t, steps+1, mode, operation.before, operation.do, ending.do)
@@ -66,13 +69,18 @@ func firstError(errs ...error) error {
 }
 
 func prepareA(h *host, p *Preparer) error {
-	_, err := p.Prepare(h.context(), h.plan("a", grant("slice-0", 50*gib), grant("gpu-1", 80*gib)))
+	_, err := p.Prepare(h.context(), h.plan("a", grant("slice-0", 50*gib), grant("gpu-1", 80*gib), grant("mig-3-1-0", 10*gib), grant("mig-3-2-2", 20*gib)))
 	return err
 }
 
 func prepareOther(h *host, p *Preparer) error {
-	_, err := p.Prepare(h.context(), h.plan("a", grant("gpu-2", 80*gib)))
+	_, err := p.Prepare(h.context(), h.plan("a", grant("gpu-2", 80*gib), grant("mig-3-2-0", 20*gib), grant("mig-3-2-2", 20*gib)))
 	return err
+}
+
+// neighbour is another claim on the same GPUs.
+func neighbour(h *host) claim.Plan {
+	return h.plan("neighbour", grant("slice-0", 20*gib), grant("mig-3-4-4", 40*gib))
 }
 
 func unprepareA(h *host, p *Preparer) error { return p.Unprepare(h.context(), "a") }
@@ -113,7 +121,7 @@ var endings = []struct {
 func wantNothingOfA(t *testing.T, where string, h *host, p *Preparer) {
 	t.Helper()
 	h.want(where, "neighbour")
-	if _, err := p.Prepare(h.context(), h.plan("b", grant("slice-0", 60*gib), grant("gpu-1", 80*gib), grant("gpu-2", 80*gib))); err != nil {
+	if _, err := p.Prepare(h.context(), h.plan("b", grant("slice-0", 60*gib), grant("gpu-1", 80*gib), grant("gpu-2", 80*gib), grant("mig-3-4-0", 40*gib))); err != nil {
 		t.Errorf("%s: what is free is not: %v", where, err)
 	}
 }
@@ -126,7 +134,7 @@ func failAt(t *testing.T, step int, mode statetest.Mode, before, do func(*host, 
 		where := fmt.Sprintf("step %d, power %v", step, power)
 		h := newHost(t)
 		p := h.plugin()
-		_, err := p.Prepare(h.context(), h.plan("neighbour", grant("slice-0", 20*gib)))
+		_, err := p.Prepare(h.context(), neighbour(h))
 		if err == nil && before != nil {
 			err = before(h, p)
 		}
@@ -139,6 +147,7 @@ func failAt(t *testing.T, step int, mode statetest.Mode, before, do func(*host, 
 		p, disk := h.pluginWithDisk()
 		h.faults.At, h.faults.Mode = h.faults.Steps()+step, mode
 		failure := do(h, p)
+		h.wantRecorded(where)
 		reached = h.faults.Steps() >= h.faults.At
 		if reached && failure == nil {
 			t.Errorf("%s: no error", where)
@@ -155,7 +164,7 @@ func failAt(t *testing.T, step int, mode statetest.Mode, before, do func(*host, 
 			p = h.plugin()
 		}
 		// As after a reboot, the kubelet prepares again what it runs.
-		if _, err := p.Prepare(h.context(), h.plan("neighbour", grant("slice-0", 20*gib))); err != nil {
+		if _, err := p.Prepare(h.context(), neighbour(h)); err != nil {
 			t.Fatal(err)
 		}
 		records, files := h.left()
@@ -164,8 +173,12 @@ func failAt(t *testing.T, step int, mode statetest.Mode, before, do func(*host, 
 				t.Errorf("%s: a CDI spec of %s without a record", where, uid)
 			}
 		}
-		if lives && reached && before == nil && !cmp.Equal(records, recordsBefore) {
-			t.Errorf("%s: error %v, but records of %q are left", where, failure, records)
+		h.wantRecorded(where)
+		if lives && reached && before == nil {
+			if !cmp.Equal(records, recordsBefore) {
+				t.Errorf("%s: error %v, but records of %q are left", where, failure, records)
+			}
+			h.want(where, recordsBefore...)
 		}
 		h.setInUse("a", true)
 		ending(t, where, h, p)

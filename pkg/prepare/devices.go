@@ -15,6 +15,8 @@
 package prepare
 
 import (
+	"cmp"
+
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -31,38 +33,40 @@ const (
 	attributeCompute = "grantedComputePercent"
 )
 
-// devices is the grants in terms of the kubelet, each with the CDI device of its
-// own that tells it from the others.
-func (p *Preparer) devices(grants []gpu.Grant, ids []string) []kubeletplugin.Device {
+// devices is the assignments in terms of the kubelet, each with the CDI device of
+// its own that tells it from the others.
+func (p *Preparer) devices(assignments []gpu.Assignment, ids []string) []kubeletplugin.Device {
 	var devices []kubeletplugin.Device
-	for i, g := range grants {
+	for i, a := range assignments {
 		device := kubeletplugin.Device{
-			Requests:     []string{g.Request},
-			PoolName:     g.Pool,
-			DeviceName:   g.Device,
+			Requests:     []string{a.Request},
+			PoolName:     a.Pool,
+			DeviceName:   a.Device,
 			CDIDeviceIDs: []string{ids[i]},
-			Metadata:     &kubeletplugin.DeviceMetadata{Attributes: p.attributes(g)},
+			Metadata:     &kubeletplugin.DeviceMetadata{Attributes: p.attributes(a)},
 		}
-		if g.ShareID != "" {
-			device.ShareID = ptr.To(types.UID(g.ShareID))
+		if a.ShareID != "" {
+			device.ShareID = ptr.To(types.UID(a.ShareID))
 		}
 		devices = append(devices, device)
 	}
 	return devices
 }
 
-func (p *Preparer) attributes(g gpu.Grant) map[string]resourceapi.DeviceAttribute {
-	attributes := map[string]resourceapi.DeviceAttribute{attributeUUID: {StringValue: &g.UUID}}
-	if device, ok := p.Devices.Device(g.Pool, g.Device); ok && p.Attributes != nil {
+func (p *Preparer) attributes(a gpu.Assignment) map[string]resourceapi.DeviceAttribute {
+	attributes := make(map[string]resourceapi.DeviceAttribute)
+	if device, ok := p.Devices.Device(a.Pool, a.Device); ok && p.Attributes != nil {
 		for name, value := range p.Attributes(device) {
 			attributes[string(name)] = value
 		}
 	}
-	if g.Memory > 0 {
-		attributes[attributeMemory] = resourceapi.DeviceAttribute{IntValue: &g.Memory}
+	// What is published is the same for every instance that is made of a device.
+	attributes[attributeUUID] = resourceapi.DeviceAttribute{StringValue: ptr.To(cmp.Or(a.Instance.UUID, a.UUID))}
+	if a.Memory > 0 {
+		attributes[attributeMemory] = resourceapi.DeviceAttribute{IntValue: &a.Memory}
 	}
-	if g.Compute > 0 {
-		attributes[attributeCompute] = resourceapi.DeviceAttribute{IntValue: &g.Compute}
+	if a.Compute > 0 {
+		attributes[attributeCompute] = resourceapi.DeviceAttribute{IntValue: &a.Compute}
 	}
 	return attributes
 }

@@ -13,8 +13,8 @@
 // limitations under the License.
 
 // Package prepare carries a plan out on the host, and takes it back: the check
-// against double use, the durable intent, the CDI spec, the durable record, in
-// this order and undone in reverse.
+// against double use, the durable intent, the MIG instances, the CDI spec, the
+// durable record, in this order and undone in reverse.
 //
 // It may be stopped at any point. The next Prepare or Unprepare of the claim, or
 // the next Reconcile, ends in the right state. Doing a thing twice is the same

@@ -15,6 +15,7 @@
 package prepare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/ptr"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/memslice/memslice/pkg/cdi"
@@ -48,10 +50,11 @@ type host struct {
 	cdi    string
 	boot   int
 
-	mu     sync.Mutex
-	api    map[types.UID]bool // claims that are in use
-	apiErr error
-	driver error // of the source of CDI edits
+	mu       sync.Mutex
+	api      map[types.UID]bool // claims that are in use
+	apiErr   error
+	driver   error // of the source of CDI edits
+	hardware hardware
 
 	faults *statetest.Faults // of the next plugin
 }
@@ -59,7 +62,7 @@ type host struct {
 func newHost(t testing.TB) *host {
 	dir := t.TempDir()
 	return &host{t: t, claims: filepath.Join(dir, "claims"), cdi: filepath.Join(dir, "cdi"), boot: 1,
-		api: map[types.UID]bool{}, faults: &statetest.Faults{}}
+		api: map[types.UID]bool{}, hardware: hardware{inMIGMode: map[string]bool{}, beside: map[string][]string{}}, faults: &statetest.Faults{}}
 }
 
 // context logs to the test what an administrator would see.
@@ -67,16 +70,21 @@ func (h *host) context() context.Context {
 	return klog.NewContext(h.t.Context(), ktesting.NewLogger(h.t, ktesting.NewConfig(ktesting.Verbosity(1))))
 }
 
-// Device implements claim.Devices: gpu-N and slice-N.
+// Device implements claim.Devices: gpu-N, slice-N, and mig-N-<size>-<start>.
 func (h *host) Device(pool, name string) (gpu.Device, bool) {
-	form, n, ok := strings.Cut(name, "-")
-	return gpu.Device{Pool: pool, Name: name, Form: gpu.Form(form), GPU: &gpu.GPU{UUID: "GPU-" + n, ProductName: "H100"}, Memory: 80 * gib}, ok
+	g := grant(name, 0)
+	return gpu.Device{Pool: pool, Name: name, Form: g.Form, GPU: &gpu.GPU{UUID: g.UUID, ProductName: "H100"}, Memory: 80 * gib,
+		Partition: g.Partition, MIGOnDemand: true}, !strings.HasSuffix(g.UUID, lostGPU)
 }
 
+// lostGPU is the number of a GPU that this node had once.
+const lostGPU = "9"
+
 // Spec implements cdi.Source.
-func (h *host) Spec(_ context.Context, uuids []string) (*specs.Spec, error) {
+func (h *host) Spec(_ context.Context, assignments []gpu.Assignment) (*specs.Spec, error) {
 	spec := &specs.Spec{}
-	for _, uuid := range uuids {
+	for _, a := range assignments {
+		uuid := cmp.Or(a.Instance.UUID, a.UUID)
 		spec.Devices = append(spec.Devices, specs.Device{Name: uuid, ContainerEdits: specs.ContainerEdits{
 			DeviceNodes: []*specs.DeviceNode{{Path: "/dev/" + uuid}}}})
 	}
@@ -110,18 +118,21 @@ func (h *host) pluginWithDisk() (*Preparer, *statetest.Disk) {
 		h.t.Fatal(err)
 	}
 	return New(Config{
-		Store: store, Specs: faultySpecs{files, h.faults}, Devices: h, InUse: h.inUse,
+		Store: store, Specs: faultySpecs{files, h.faults}, Partitions: partitions{h, h.faults}, Devices: h, InUse: h.inUse,
 		BootID: fmt.Sprint("boot-", h.boot),
 		Attributes: func(d gpu.Device) map[resourceapi.QualifiedName]resourceapi.DeviceAttribute {
-			return map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"productName": {StringValue: &d.GPU.ProductName}}
+			return map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+				"productName": {StringValue: &d.GPU.ProductName}, "uuid": {StringValue: ptr.To("of what is published")},
+			}
 		},
 	}), disk
 }
 
-// reboot loses what is on tmpfs, and whatever runs.
+// reboot loses what is on tmpfs and on the GPUs, and whatever runs.
 func (h *host) reboot() {
 	h.t.Helper()
 	h.boot++
+	h.hardware.instances = nil
 	if err := os.RemoveAll(h.cdi); err != nil {
 		h.t.Fatal(err)
 	}
@@ -133,8 +144,8 @@ type faultySpecs struct {
 	faults *statetest.Faults
 }
 
-func (s faultySpecs) Write(ctx context.Context, uid types.UID, grants []gpu.Grant) (ids []string, err error) {
-	err = s.faults.Do(func() (err error) { ids, err = s.Specs.Write(ctx, uid, grants); return err }, nil)
+func (s faultySpecs) Write(ctx context.Context, uid types.UID, assignments []gpu.Assignment) (ids []string, err error) {
+	err = s.faults.Do(func() (err error) { ids, err = s.Specs.Write(ctx, uid, assignments); return err }, nil)
 	return ids, err
 }
 
@@ -167,27 +178,29 @@ func (h *host) setInUse(uid types.UID, inUse bool) {
 	h.api[uid] = inUse
 }
 
-// grant is of the request "r" on the device "gpu-N" or "slice-N".
+// grant is of the request "r" on the device "gpu-N", "slice-N", or
+// "mig-N-<size>-<start>".
 func grant(device string, memory int64) gpu.Grant {
-	form, n, _ := strings.Cut(device, "-")
-	g := gpu.Grant{Request: "r", Pool: "node", Device: device, Form: gpu.Form(form), UUID: "GPU-" + n, Memory: memory}
-	if g.Form == gpu.Slice {
-		g.ShareID = "share-of-" + n
+	parts := strings.SplitN(device, "-", 3)
+	g := gpu.Grant{Request: "r", Pool: "node", Device: device, Form: gpu.Form(parts[0]), UUID: "GPU-" + parts[1], Memory: memory}
+	switch g.Form {
+	case gpu.Slice:
+		g.ShareID = "share-of-" + parts[1]
+	case gpu.MIG:
+		g.Partition = partitionOf(device)
 	}
 	return g
 }
 
-// left is the claims that have a record, or a CDI spec, on the disk.
-func (h *host) left() (records, files []types.UID) {
+// records is those on the disk.
+func (h *host) records() (records []state.Record) {
 	h.t.Helper()
-	store, err := state.Open(h.context(), h.claims, state.Options{})
+	store, err := state.Open(h.context(), h.claims, state.Options{FS: &statetest.Disk{Faults: &statetest.Faults{}}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	if err := store.Do(h.t.Context(), func(tx *state.Tx) error {
-		for _, r := range tx.All() {
-			records = append(records, r.UID)
-		}
+		records = tx.All()
 		if aside := tx.SetAside(); len(aside) > 0 {
 			h.t.Errorf("set aside: %v", aside)
 		}
@@ -195,24 +208,48 @@ func (h *host) left() (records, files []types.UID) {
 	}); err != nil {
 		h.t.Fatal(err)
 	}
+	return records
+}
+
+// left is the claims that have a record, or a CDI spec, on the disk.
+func (h *host) left() (records, files []types.UID) {
+	h.t.Helper()
+	return uidsOf(h.records()), h.specified()
+}
+
+func uidsOf(records []state.Record) (uids []types.UID) {
+	for _, r := range records {
+		uids = append(uids, r.UID)
+	}
+	return uids
+}
+
+// specified is the claims that have a CDI spec.
+func (h *host) specified() (uids []types.UID) {
+	h.t.Helper()
 	entries, err := os.ReadDir(h.cdi)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		h.t.Fatal(err)
 	}
 	for _, e := range entries {
 		name := strings.TrimSuffix(strings.TrimPrefix(e.Name(), "gpu.memslice.dev-claim_"), ".json")
-		files = append(files, types.UID(name))
+		uids = append(uids, types.UID(name))
 	}
-	return records, files
+	return uids
 }
 
-// want checks that exactly these claims are on the host.
+// want checks that exactly these claims are on the host, with all they have.
 func (h *host) want(where string, uids ...types.UID) {
 	h.t.Helper()
-	records, files := h.left()
-	if !slices.Equal(records, uids) || !slices.Equal(files, uids) {
-		h.t.Errorf("%s: records of %q and CDI specs of %q, want both of %q", where, records, files, uids)
+	records, files := h.records(), h.specified()
+	if !slices.Equal(uidsOf(records), uids) || !slices.Equal(files, uids) {
+		h.t.Errorf("%s: records of %q and CDI specs of %q, want both of %q", where, uidsOf(records), files, uids)
 	}
+	var grants []gpu.Grant
+	for _, r := range records {
+		grants = append(grants, r.Grants...)
+	}
+	h.wantInstances(where, grants)
 }
 
 func must[T any](t testing.TB) func(T, error) T {

@@ -37,7 +37,7 @@ func TestAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			m := &model{host: newHost(t), random: rand.New(rand.NewPCG(seed, 0)), plans: map[types.UID]claim.Plan{}, prepared: map[types.UID]claim.Plan{}}
 			m.plugin = m.host.plugin()
-			for step := range 250 {
+			for step := range 300 {
 				m.step(fmt.Sprint("step ", step))
 				if t.Failed() {
 					t.FailNow()
@@ -64,7 +64,7 @@ type model struct {
 
 func (m *model) step(where string) {
 	t := m.host.t
-	switch m.random.IntN(12) {
+	switch m.random.IntN(13) {
 	case 0, 1, 2, 3:
 		m.create()
 	case 4, 5, 6:
@@ -85,6 +85,8 @@ func (m *model) step(where string) {
 		m.crash(where)
 	case 11:
 		m.reconcile(where)
+	case 12:
+		m.destroy(where)
 	}
 	uids := slices.Sorted(maps.Keys(m.prepared))
 	m.host.want(where, uids...)
@@ -96,11 +98,15 @@ func (m *model) create() {
 	var grants []gpu.Grant
 	for range 1 + m.random.IntN(2) {
 		n := m.random.IntN(3)
-		if m.random.IntN(4) == 0 {
+		switch m.random.IntN(6) {
+		case 0:
 			grants = append(grants, grant(fmt.Sprint("gpu-", n), 80*gib))
-			continue
+		case 1, 2:
+			grants = append(grants, grant(fmt.Sprint("slice-", n), 1+m.random.Int64N(30*gib)))
+		default:
+			size := 1 << m.random.IntN(3)
+			grants = append(grants, grant(fmt.Sprintf("mig-%d-%d-%d", n, size, size*m.random.IntN(8/size)), int64(size)*10*gib))
 		}
-		grants = append(grants, grant(fmt.Sprint("slice-", n), 1+m.random.Int64N(30*gib)))
 	}
 	m.next++
 	uid := types.UID(fmt.Sprintf("c%04d", m.next))
@@ -148,15 +154,23 @@ func (m *model) wantDevices(where string, uid types.UID, devices []kubeletplugin
 
 // fits is the definition of what may be prepared together.
 func (m *model) fits(plan claim.Plan) bool {
-	whole, shares, memory := map[string]int{}, map[string]int{}, map[string]int64{}
+	forms, whole, memory, slots := map[string]map[gpu.Form]bool{}, map[string]int{}, map[string]int64{}, map[string]int{}
 	add := func(grants []gpu.Grant) {
 		for _, g := range grants {
-			if g.Form == gpu.Whole {
-				whole[g.UUID]++
-				continue
+			if forms[g.UUID] == nil {
+				forms[g.UUID] = map[gpu.Form]bool{}
 			}
-			shares[g.UUID]++
-			memory[g.UUID] += g.Memory
+			forms[g.UUID][g.Form] = true
+			switch g.Form {
+			case gpu.Whole:
+				whole[g.UUID]++
+			case gpu.Slice:
+				memory[g.UUID] += g.Memory
+			case gpu.MIG:
+				for i := range g.Partition.Size {
+					slots[fmt.Sprint(g.UUID, " ", g.Partition.Start+i)]++
+				}
+			}
 		}
 	}
 	add(plan.Grants)
@@ -166,11 +180,11 @@ func (m *model) fits(plan claim.Plan) bool {
 		}
 	}
 	for _, g := range plan.Grants {
-		if whole[g.UUID] > 1 || whole[g.UUID] == 1 && shares[g.UUID] > 0 || memory[g.UUID] > 80*gib {
+		if len(forms[g.UUID]) > 1 || whole[g.UUID] > 1 || memory[g.UUID] > 80*gib {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(slices.Collect(maps.Values(slots)), func(n int) bool { return n > 1 })
 }
 
 // crash ends the plugin somewhere in a Prepare, with or without the machine. The
@@ -183,8 +197,9 @@ func (m *model) crash(where string) {
 	m.host.faults = &statetest.Faults{}
 	p, disk := m.host.pluginWithDisk()
 	m.host.faults.Mode = []statetest.Mode{statetest.Crash, statetest.Torn}[m.random.IntN(2)]
-	m.host.faults.At = m.host.faults.Steps() + 1 + m.random.IntN(8)
+	m.host.faults.At = m.host.faults.Steps() + 1 + m.random.IntN(12)
 	_, _ = p.Prepare(m.host.context(), m.plans[uid])
+	m.host.wantRecorded(where)
 	if m.random.IntN(2) == 0 {
 		disk.PowerLoss()
 		m.host.reboot()
@@ -205,7 +220,22 @@ func (m *model) crash(where string) {
 	}
 }
 
-func (m *model) reconcile(where string) {
+// destroy has an administrator, or a driver that is reloaded, take an instance
+// away from a claim, which gets another one.
+func (m *model) destroy(where string) {
+	uid, ok := m.pick(m.prepared)
+	if !ok {
+		return
+	}
+	at := slices.IndexFunc(m.prepared[uid].Grants, func(g gpu.Grant) bool { return g.Form == gpu.MIG })
+	if _, inUse := m.plans[uid]; at < 0 || !inUse {
+		return
+	}
+	m.host.administrator(m.prepared[uid].Grants[at].Device, false)
+	m.reconcile(where, uid)
+}
+
+func (m *model) reconcile(where string, restored ...types.UID) {
 	report, err := m.plugin.Reconcile(m.host.context())
 	if err != nil {
 		m.host.t.Errorf("%s: %v", where, err)
@@ -218,7 +248,7 @@ func (m *model) reconcile(where string) {
 		}
 	}
 	slices.Sort(gone)
-	if diff := cmp.Diff(Report{Unprepared: ended(gone...)}, report); diff != "" {
+	if diff := cmp.Diff(Report{Unprepared: ended(gone...), Restored: restored}, report); diff != "" {
 		m.host.t.Errorf("%s: reconcile (-want +got):\n%s", where, diff)
 	}
 }

@@ -34,8 +34,8 @@ import (
 // Specs is the CDI specs of claims on this node.
 type Specs interface {
 	// Write writes a claim's spec anew, or changes nothing. It returns the name
-	// of one CDI device per grant.
-	Write(ctx context.Context, uid types.UID, grants []gpu.Grant) ([]string, error)
+	// of one CDI device per assignment.
+	Write(ctx context.Context, uid types.UID, assignments []gpu.Assignment) ([]string, error)
 	// Remove removes a claim's spec, if there is one.
 	Remove(uid types.UID) error
 	Exists(uid types.UID) (bool, error)
@@ -43,11 +43,26 @@ type Specs interface {
 	Orphans(known func(types.UID) bool) ([]types.UID, error)
 }
 
+// Partitions puts GPUs into the form that grants need, and takes it back.
+type Partitions interface {
+	// Realise sees to the MIG instance of a grant, which it adopts where it is
+	// there already, and to the MIG mode where that goes with the claims. others
+	// are the other grants held of that GPU. The instance is zero for what is
+	// none.
+	Realise(ctx context.Context, g gpu.Grant, d gpu.Device, others []gpu.Grant) (gpu.Instance, error)
+	// Release removes what Realise made, if anything. It succeeds without the
+	// driver, and leaves the rest to Sweep.
+	Release(ctx context.Context, g gpu.Grant) error
+	// Sweep removes what Realise made for any other grant than these.
+	Sweep(ctx context.Context, held []gpu.Grant) error
+}
+
 // Config is what a Preparer works with. All but Attributes and Now is required.
 type Config struct {
-	Store   *state.Store
-	Specs   Specs
-	Devices claim.Devices
+	Store      *state.Store
+	Specs      Specs
+	Partitions Partitions
+	Devices    claim.Devices
 
 	// Attributes is what is published of a device, for the metadata that
 	// containers see. nil means nothing.
@@ -72,7 +87,12 @@ type Config struct {
 // several processes with the same state directory.
 type Preparer struct {
 	Config
-	unprepared recent // used in Store.Do only
+
+	// What follows is used in Store.Do only.
+	unprepared recent
+	// specified is what the CDI specs of claims with MIG instances say, as far as
+	// it is known. They are never read.
+	specified map[types.UID][]gpu.Assignment
 }
 
 // New makes a Preparer.
@@ -80,7 +100,7 @@ func New(c Config) *Preparer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Preparer{Config: c}
+	return &Preparer{Config: c, specified: make(map[types.UID][]gpu.Assignment)}
 }
 
 // Prepare sets up on the host what a claim was granted, and returns it in terms
@@ -92,30 +112,34 @@ func (p *Preparer) Prepare(ctx context.Context, plan claim.Plan) ([]kubeletplugi
 	if len(plan.Grants) == 0 {
 		return nil, p.Unprepare(ctx, plan.UID)
 	}
+	var assignments []gpu.Assignment
 	var ids []string
 	err := p.whenFree(ctx, func() error {
 		return p.Store.Do(ctx, func(tx *state.Tx) (err error) {
-			ids, err = p.prepare(ctx, tx, plan)
+			assignments, ids, err = p.prepare(ctx, tx, plan)
 			return err
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	klog.FromContext(ctx).V(4).Info("Prepared claim", "claim", klog.KRef(plan.Namespace, plan.Name), "claimUID", plan.UID, "grants", plan.Grants)
-	return p.devices(plan.Grants, ids), nil
+	klog.FromContext(ctx).V(4).Info("Prepared claim", "claim", klog.KRef(plan.Namespace, plan.Name), "claimUID", plan.UID, "assignments", assignments)
+	return p.devices(assignments, ids), nil
 }
 
-func (p *Preparer) prepare(ctx context.Context, tx *state.Tx, plan claim.Plan) (ids []string, err error) {
+func (p *Preparer) prepare(ctx context.Context, tx *state.Tx, plan claim.Plan) (assignments []gpu.Assignment, ids []string, err error) {
 	if err := p.refuseLate(ctx, plan); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	record, found := tx.Get(plan.UID)
 	if !found || !slices.Equal(record.Grants, plan.Grants) {
-		found = false
 		if err := claim.Check(plan, held(tx, plan), p.Devices); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		if err := p.release(ctx, dropped(record.Grants, plan.Grants)); err != nil {
+			return nil, nil, fmt.Errorf("claim %s: taking back what it was granted before: %w", plan, err)
+		}
+		found = false
 		record = state.Record{UID: plan.UID, Namespace: plan.Namespace, Name: plan.Name,
 			Phase: state.Preparing, BootID: p.BootID, CreatedAt: p.Now(), Grants: plan.Grants}
 	}
@@ -124,22 +148,26 @@ func (p *Preparer) prepare(ctx context.Context, tx *state.Tx, plan claim.Plan) (
 	keep := found && record.Phase == state.Prepared
 	defer func() {
 		if err != nil && !keep {
-			err = errors.Join(err, p.undo(tx, plan))
+			// Also where it is the kubelet's patience that has ended.
+			err = errors.Join(err, p.undo(context.WithoutCancel(ctx), tx, plan))
 		}
 	}()
 	if !found {
 		if err := tx.Put(record); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if ids, err = p.Specs.Write(ctx, plan.UID, plan.Grants); err != nil {
-		return nil, fmt.Errorf("claim %s: %w", plan, err)
+	if assignments, err = p.realise(ctx, tx, record); err != nil {
+		return nil, nil, fmt.Errorf("claim %s: %w", plan, err)
+	}
+	if ids, err = p.writeSpec(ctx, plan.UID, assignments); err != nil {
+		return nil, nil, fmt.Errorf("claim %s: %w", plan, err)
 	}
 	if keep && record.BootID == p.BootID {
-		return ids, nil
+		return assignments, ids, nil
 	}
 	record.Phase, record.BootID = state.Prepared, p.BootID
-	return ids, tx.Put(record)
+	return assignments, ids, tx.Put(record)
 }
 
 // refuseLate keeps a call that was overtaken by the end of its claim from
@@ -181,15 +209,15 @@ func held(tx *state.Tx, plan claim.Plan) []claim.Holding {
 
 // undo takes back what a call may have done. What it cannot take back is left to
 // the next call, since the record is the last to go.
-func (p *Preparer) undo(tx *state.Tx, plan claim.Plan) error {
-	if err := p.remove(tx, plan.UID); err != nil {
+func (p *Preparer) undo(ctx context.Context, tx *state.Tx, plan claim.Plan) error {
+	if err := p.remove(ctx, tx, plan.UID); err != nil {
 		return fmt.Errorf("and taking back what was done for claim %s, which will be tried again: %w", plan, err)
 	}
 	return nil
 }
 
 // Unprepare removes from the host all there is of a claim, which may be
-// nothing. It asks neither the GPU nor the API server.
+// nothing. It needs neither the driver nor the API server.
 func (p *Preparer) Unprepare(ctx context.Context, uid types.UID) error {
 	logger := klog.FromContext(ctx)
 	if err := claim.ValidateUID(uid); err != nil {
@@ -199,7 +227,7 @@ func (p *Preparer) Unprepare(ctx context.Context, uid types.UID) error {
 	}
 	err := p.Store.Do(ctx, func(tx *state.Tx) error {
 		p.unprepared.add(uid)
-		return p.remove(tx, uid)
+		return p.remove(ctx, tx, uid)
 	})
 	if err != nil {
 		return fmt.Errorf("unpreparing claim %s: %w", uid, err)
@@ -208,9 +236,19 @@ func (p *Preparer) Unprepare(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-func (p *Preparer) remove(tx *state.Tx, uid types.UID) error {
+func (p *Preparer) remove(ctx context.Context, tx *state.Tx, uid types.UID) error {
 	if err := p.Specs.Remove(uid); err != nil {
 		return err
 	}
-	return tx.Delete(uid)
+	record, _ := tx.Get(uid)
+	err := p.release(ctx, record.Grants)
+	switch {
+	case err == nil:
+		return tx.Delete(uid)
+	case record.Phase == state.Prepared:
+		// It is no longer, and nothing of it is to be restored.
+		record.Phase = state.Preparing
+		return errors.Join(err, tx.Put(record))
+	}
+	return err
 }

@@ -18,18 +18,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
+	"github.com/memslice/memslice/pkg/gpu"
 	"github.com/memslice/memslice/pkg/state"
 )
 
 // Report is what a Reconcile found and did.
 type Report struct {
 	Unprepared []kubeletplugin.NamespacedObject // prepared claims that no longer exist
-	Restored   []types.UID                      // claims whose CDI spec was missing
+	Restored   []types.UID                      // claims of which something was missing
 	Orphans    []types.UID                      // CDI specs of claims that are not prepared
 	SetAside   []state.SetAside
 }
@@ -62,7 +65,8 @@ func (p *Preparer) Reconcile(ctx context.Context) (Report, error) {
 		}
 	}
 	errs = append(errs, p.Store.Do(ctx, func(tx *state.Tx) error {
-		return errors.Join(p.restore(ctx, tx, &report), p.removeOrphans(ctx, tx, &report))
+		report.SetAside = append(report.SetAside, tx.SetAside()...)
+		return errors.Join(p.restoreAll(ctx, tx, &report), p.removeOrphans(ctx, tx, &report), p.sweep(ctx, tx, report))
 	}))
 	if err := errors.Join(errs...); err != nil {
 		return report, fmt.Errorf("reconciling prepared claims: %w", err)
@@ -85,7 +89,7 @@ func (p *Preparer) unprepareGone(ctx context.Context, r state.Record) (gone bool
 		}
 		p.unprepared.add(r.UID)
 		gone = true
-		return p.remove(tx, r.UID)
+		return p.remove(ctx, tx, r.UID)
 	})
 	if err != nil || !gone {
 		return false, err
@@ -94,27 +98,50 @@ func (p *Preparer) unprepareGone(ctx context.Context, r state.Record) (gone bool
 	return true, nil
 }
 
-// restore writes the CDI specs that are missing. Those of an earlier boot are
-// left to the kubelet, which prepares their claims again before it runs a pod.
-func (p *Preparer) restore(ctx context.Context, tx *state.Tx, report *Report) error {
+// restoreAll puts back what is missing of prepared claims. Those of an earlier
+// boot are left to the kubelet, which prepares their claims again before it runs
+// a pod.
+func (p *Preparer) restoreAll(ctx context.Context, tx *state.Tx, report *Report) error {
+	maps.DeleteFunc(p.specified, func(uid types.UID, _ []gpu.Assignment) bool {
+		_, known := tx.Get(uid)
+		return !known
+	})
 	var errs []error
 	for _, r := range tx.All() {
 		if r.Phase != state.Prepared || r.BootID != p.BootID {
 			continue
 		}
-		exists, err := p.Specs.Exists(r.UID)
-		if err == nil && !exists {
-			_, err = p.Specs.Write(ctx, r.UID, r.Grants)
-		}
+		restored, err := p.restore(ctx, tx, r)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("claim %s/%s: restoring its CDI spec: %w", r.Namespace, r.Name, err))
-		case !exists:
-			klog.FromContext(ctx).Info("The CDI spec of a prepared claim was missing and is written again", "claim", klog.KRef(r.Namespace, r.Name), "claimUID", r.UID)
+			errs = append(errs, fmt.Errorf("claim %s/%s: restoring what is missing of it: %w", r.Namespace, r.Name, err))
+		case restored:
+			klog.FromContext(ctx).Info("Something of a prepared claim was missing, its CDI spec or a MIG instance, and is made again", "claim", klog.KRef(r.Namespace, r.Name), "claimUID", r.UID)
 			report.Restored = append(report.Restored, r.UID)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// restore looks for a claim's CDI spec and its MIG instances. One that was made
+// again is another one, so that the spec has to follow. What the spec says is not
+// known after a restart; then it is written again in any case.
+func (p *Preparer) restore(ctx context.Context, tx *state.Tx, r state.Record) (restored bool, err error) {
+	exists, err := p.Specs.Exists(r.UID)
+	partitioned := slices.ContainsFunc(r.Grants, func(g gpu.Grant) bool { return g.Form == gpu.MIG })
+	if err != nil || exists && !partitioned {
+		return false, err
+	}
+	assignments, err := p.realise(ctx, tx, r)
+	if err != nil {
+		return false, err
+	}
+	specified, known := p.specified[r.UID]
+	if exists && slices.Equal(specified, assignments) {
+		return false, nil
+	}
+	_, err = p.writeSpec(ctx, r.UID, assignments)
+	return !exists || known, err
 }
 
 // removeOrphans removes CDI specs without a record. None is being made: the
@@ -137,6 +164,24 @@ func (p *Preparer) removeOrphans(ctx context.Context, tx *state.Tx, report *Repo
 		report.Orphans = append(report.Orphans, uid)
 	}
 	return errors.Join(errs...)
+}
+
+// sweep removes MIG instances that were made and that no claim has. Right after a
+// record was found to be damaged none is: its claim may be in use, and will have
+// another record the next time.
+func (p *Preparer) sweep(ctx context.Context, tx *state.Tx, report Report) error {
+	if len(report.SetAside) > 0 {
+		return nil
+	}
+	var held []gpu.Grant
+	for _, r := range tx.All() {
+		for _, g := range r.Grants {
+			if !g.AdminAccess {
+				held = append(held, g)
+			}
+		}
+	}
+	return p.Partitions.Sweep(ctx, held)
 }
 
 // Knows tells whether a claim is prepared, or was unprepared lately. What else

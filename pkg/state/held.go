@@ -20,20 +20,29 @@ import (
 	"github.com/memslice/memslice/pkg/gpu"
 )
 
-// HeldGPUs is the GPUs, by UUID, that have a record's grant, and the form in
-// which they have been handed out. Admin access, which goes with any form,
-// counts where there is nothing else.
-func (s *Store) HeldGPUs(ctx context.Context) (map[string]gpu.Form, error) {
-	held := make(map[string]gpu.Form)
-	err := s.Do(ctx, func(*Tx) error {
-		for _, r := range s.records {
+// Held is the grants of all records by the GPU's UUID, in the order of the
+// claims' UIDs.
+func (s *Store) Held(ctx context.Context) (map[string][]gpu.Grant, error) {
+	held := make(map[string][]gpu.Grant)
+	err := s.Do(ctx, func(tx *Tx) error {
+		for _, r := range tx.All() {
 			for _, g := range r.Grants {
-				if _, known := held[g.UUID]; !known || !g.AdminAccess {
-					held[g.UUID] = g.Form
-				}
+				held[g.UUID] = append(held[g.UUID], g)
 			}
 		}
 		return nil
 	})
 	return held, err
+}
+
+// WhenFree calls fn if no record has a grant on a GPU, admin access included,
+// and returns its error. Nobody can use the records meanwhile.
+func (s *Store) WhenFree(ctx context.Context, uuid string, fn func() error) (free bool, err error) {
+	err = s.Do(ctx, func(*Tx) error {
+		if free = len(s.onGPU[uuid]) == 0; free {
+			return fn()
+		}
+		return nil
+	})
+	return free, err
 }

@@ -80,6 +80,16 @@ type grantV1 struct {
 	MemoryBytes    int64  `json:"memoryBytes"`
 	ComputePercent int64  `json:"computePercent,omitempty"`
 	AdminAccess    bool   `json:"adminAccess,omitempty"`
+
+	// Of MIG devices, since that form exists.
+	Partition *partitionV1 `json:"partition,omitempty"`
+	Existing  string       `json:"existing,omitempty"`
+}
+
+type partitionV1 struct {
+	Profile string `json:"profile"`
+	Start   int    `json:"start"`
+	Size    int    `json:"size"`
 }
 
 // encode is the content of a record's file.
@@ -95,11 +105,7 @@ func encode(r Record) ([]byte, error) {
 		CreatedAt: r.CreatedAt.UTC(),
 	}
 	for _, g := range r.Grants {
-		file.Grants = append(file.Grants, grantV1{
-			Request: g.Request, Pool: g.Pool, Device: g.Device, ShareID: g.ShareID,
-			Form: string(g.Form), UUID: g.UUID,
-			MemoryBytes: g.Memory, ComputePercent: g.Compute, AdminAccess: g.AdminAccess,
-		})
+		file.Grants = append(file.Grants, encodeGrant(g))
 	}
 	data, err := json.MarshalIndent(file, "", "  ")
 	return append(data, '\n'), err
@@ -122,13 +128,35 @@ func decode(data []byte) (Record, error) {
 		Phase: Phase(file.Phase), BootID: file.BootID, CreatedAt: file.CreatedAt,
 	}
 	for _, g := range file.Grants {
-		r.Grants = append(r.Grants, gpu.Grant{
-			Request: g.Request, Pool: g.Pool, Device: g.Device, ShareID: g.ShareID,
-			Form: gpu.Form(g.Form), UUID: g.UUID,
-			Memory: g.MemoryBytes, Compute: g.ComputePercent, AdminAccess: g.AdminAccess,
-		})
+		r.Grants = append(r.Grants, decodeGrant(g))
 	}
 	return r, validate(r)
+}
+
+func encodeGrant(g gpu.Grant) grantV1 {
+	file := grantV1{
+		Request: g.Request, Pool: g.Pool, Device: g.Device, ShareID: g.ShareID,
+		Form: string(g.Form), UUID: g.UUID,
+		MemoryBytes: g.Memory, ComputePercent: g.Compute, AdminAccess: g.AdminAccess,
+		Existing: g.Existing,
+	}
+	if g.Partition != (gpu.Partition{}) {
+		file.Partition = &partitionV1{Profile: g.Partition.Profile, Start: g.Partition.Start, Size: g.Partition.Size}
+	}
+	return file
+}
+
+func decodeGrant(file grantV1) gpu.Grant {
+	g := gpu.Grant{
+		Request: file.Request, Pool: file.Pool, Device: file.Device, ShareID: file.ShareID,
+		Form: gpu.Form(file.Form), UUID: file.UUID,
+		Memory: file.MemoryBytes, Compute: file.ComputePercent, AdminAccess: file.AdminAccess,
+		Existing: file.Existing,
+	}
+	if file.Partition != nil {
+		g.Partition = gpu.Partition{Profile: file.Partition.Profile, Start: file.Partition.Start, Size: file.Partition.Size}
+	}
+	return g
 }
 
 // validate refuses what nobody has written as a record, to tell files of others
@@ -150,12 +178,21 @@ func validate(r Record) error {
 		return errors.New("no grants")
 	}
 	for i, g := range r.Grants {
-		if g.Request == "" || g.Pool == "" || g.Device == "" || g.Form == "" || g.UUID == "" {
-			return fmt.Errorf("grant %d lacks its request, pool, device, form or UUID", i)
+		if err := validateGrant(g); err != nil {
+			return fmt.Errorf("grant %d: %w", i, err)
 		}
-		if g.Memory < 0 || g.Compute < 0 || g.Compute > 100 {
-			return fmt.Errorf("grant %d of %d bytes and %d%% compute is not possible", i, g.Memory, g.Compute)
-		}
+	}
+	return nil
+}
+
+func validateGrant(g gpu.Grant) error {
+	switch {
+	case g.Request == "" || g.Pool == "" || g.Device == "" || g.Form == "" || g.UUID == "":
+		return errors.New("it lacks its request, pool, device, form or UUID")
+	case g.Memory < 0 || g.Compute < 0 || g.Compute > 100:
+		return fmt.Errorf("%d bytes and %d%% compute are not possible", g.Memory, g.Compute)
+	case g.Form == gpu.MIG && (g.Partition.Profile == "" || g.Partition.Start < 0 || g.Partition.Size < 1):
+		return fmt.Errorf("partition %q of %d memory slices from %d is not possible", g.Partition.Profile, g.Partition.Size, g.Partition.Start)
 	}
 	return nil
 }

@@ -43,26 +43,43 @@ func everything() Record {
 	}
 }
 
+// partitions has MIG devices, made for the claim and made by an administrator.
+func partitions() Record {
+	r := everything()
+	r.Grants = []gpu.Grant{
+		{Request: "a", Pool: "node-1/gpu-1f5e9c0a-77b2", Device: "gpu-1f5e9c0a-77b2-mig-1g-10gb-0", Form: gpu.MIG,
+			UUID: "GPU-1f5e9c0a-77b2-4d0e-9f8a-0123456789ab", Memory: 10468982784, Partition: gpu.Partition{Profile: "1g.10gb", Size: 1}},
+		{Request: "b", Pool: "node-1/gpu-2a5e9c0a-77b2", Device: "gpu-2a5e9c0a-77b2-mig-3g-40gb-4-1", Form: gpu.MIG,
+			UUID: "GPU-2a5e9c0a-77b2-4d0e-9f8a-0123456789ab", Memory: 42144366592, Partition: gpu.Partition{Profile: "3g.40gb", Start: 4, Size: 4},
+			Existing: "MIG-9e1f33c4-5a77-5c1d-8b8e-0a1b2c3d4e5f"},
+		{Request: "look", Pool: "node-1/gpu-1f5e9c0a-77b2", Device: "gpu-1f5e9c0a-77b2-mig-2g-20gb-2", Form: gpu.MIG,
+			UUID: "GPU-1f5e9c0a-77b2-4d0e-9f8a-0123456789ab", AdminAccess: true, Partition: gpu.Partition{Profile: "2g.20gb", Start: 2, Size: 2}},
+	}
+	return r
+}
+
 // TestGolden holds the format to what releases have written. A file that was
 // released must be readable for ever: it is never updated, and what a later
 // release writes gets a golden file of its own.
 func TestGolden(t *testing.T) {
-	path := filepath.Join("testdata", "v1.json")
-	data, err := encode(everything())
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Check(t, path, data)
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := decode(want)
-	if err != nil {
-		t.Fatalf("the file of version 1 is no longer read: %v", err)
-	}
-	if diff := cmp.Diff(everything(), got); diff != "" {
-		t.Errorf("read from version 1 (-want +got):\n%s", diff)
+	for name, record := range map[string]Record{"v1.json": everything(), "v1-mig.json": partitions()} {
+		path := filepath.Join("testdata", name)
+		data, err := encode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, path, data)
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decode(want)
+		if err != nil {
+			t.Fatalf("%s is no longer read: %v", name, err)
+		}
+		if diff := cmp.Diff(record, got); diff != "" {
+			t.Errorf("read from %s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -93,25 +110,26 @@ func TestDecodeRefuses(t *testing.T) {
 		return strings.ReplaceAll(string(whole), old, new)
 	}
 	for name, tc := range map[string]struct{ data, want string }{
-		"empty":               {"", "empty"},
-		"cut":                 {string(whole[:len(whole)/2]), "not JSON of a prepared claim"},
-		"zeros":               {strings.Repeat("\x00", 512), "not JSON of a prepared claim"},
-		"twice":               {string(whole) + string(whole), "not JSON of a prepared claim"},
-		"JSON of others":      {`{"kind":"Pod","apiVersion":"v1"}`, "version 0"},
-		"null":                {"null", "version 0"},
-		"a list":              {"[]", "not JSON of a prepared claim"},
-		"a later version":     {replace(`"version": 1`, `"version": 2`), "version 2 of the format, supported is 1"},
-		"an unsafe UID":       {replace("8a1f0d3e-5b1c-4c0e-9a57-0f5b0c3d2e1a", "../../x"), `"../../x"`},
-		"no name":             {replace("small-x7k2p", ""), "name"},
-		"no phase":            {replace("Prepared", ""), "phase"},
-		"no boot ID":          {replace("0b9d2c1e-7c3a-4a58-8d0e-2f6b1c0a9e77", ""), "boot ID"},
-		"no time":             {replace("2026-11-30T12:34:56.000000789Z", "0001-01-01T00:00:00Z"), "time"},
-		"no grants":           {`{"version":1,"claim":{"uid":"a","namespace":"b","name":"c"},"phase":"Prepared","bootID":"d","createdAt":"2026-11-30T12:34:56Z"}`, "no grants"},
-		"a grant of no GPU":   {replace("GPU-1f5e9c0a-77b2-4d0e-9f8a-0123456789ab", ""), "grant 0"},
-		"negative memory":     {replace("4294967297", "-1"), "grant 0"},
-		"memory of 65 bits":   {replace("4294967297", "36893488147419103232"), "not JSON of a prepared claim"},
-		"fractional memory":   {replace("4294967297", "0.5"), "not JSON of a prepared claim"},
-		"compute above 100 %": {replace(`"computePercent": 25`, `"computePercent": 101`), "grant 0"},
+		"empty":                      {"", "empty"},
+		"cut":                        {string(whole[:len(whole)/2]), "not JSON of a prepared claim"},
+		"zeros":                      {strings.Repeat("\x00", 512), "not JSON of a prepared claim"},
+		"twice":                      {string(whole) + string(whole), "not JSON of a prepared claim"},
+		"JSON of others":             {`{"kind":"Pod","apiVersion":"v1"}`, "version 0"},
+		"null":                       {"null", "version 0"},
+		"a list":                     {"[]", "not JSON of a prepared claim"},
+		"a later version":            {replace(`"version": 1`, `"version": 2`), "version 2 of the format, supported is 1"},
+		"an unsafe UID":              {replace("8a1f0d3e-5b1c-4c0e-9a57-0f5b0c3d2e1a", "../../x"), `"../../x"`},
+		"no name":                    {replace("small-x7k2p", ""), "name"},
+		"no phase":                   {replace("Prepared", ""), "phase"},
+		"no boot ID":                 {replace("0b9d2c1e-7c3a-4a58-8d0e-2f6b1c0a9e77", ""), "boot ID"},
+		"no time":                    {replace("2026-11-30T12:34:56.000000789Z", "0001-01-01T00:00:00Z"), "time"},
+		"no grants":                  {`{"version":1,"claim":{"uid":"a","namespace":"b","name":"c"},"phase":"Prepared","bootID":"d","createdAt":"2026-11-30T12:34:56Z"}`, "no grants"},
+		"a grant of no GPU":          {replace("GPU-1f5e9c0a-77b2-4d0e-9f8a-0123456789ab", ""), "grant 0"},
+		"negative memory":            {replace("4294967297", "-1"), "grant 0"},
+		"memory of 65 bits":          {replace("4294967297", "36893488147419103232"), "not JSON of a prepared claim"},
+		"fractional memory":          {replace("4294967297", "0.5"), "not JSON of a prepared claim"},
+		"compute above 100 %":        {replace(`"computePercent": 25`, `"computePercent": 101`), "grant 0"},
+		"a form it has no place for": {replace(`"form": "slice"`, `"form": "mig"`), "grant 0: partition"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decode([]byte(tc.data))
@@ -130,6 +148,10 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add(data[:100])
+	if data, err = encode(partitions()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
 	f.Add([]byte(`{"version":1,"claim":{"uid":"..","namespace":"b","name":"c"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(data)
@@ -191,6 +213,8 @@ func fill(t *testing.T, v reflect.Value) {
 			f.SetInt(1)
 		case reflect.Bool:
 			f.SetBool(true)
+		case reflect.Struct:
+			fill(t, f)
 		default:
 			t.Fatalf("field %s: the test cannot fill a %s", v.Type().Field(i).Name, f.Kind())
 		}
