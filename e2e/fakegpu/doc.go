@@ -15,7 +15,7 @@
 // Package fakegpu is a simulated NVIDIA driver below NVML, so that programs
 // under test are the ones that ship. Its parts:
 //
-//	catalog      what real GPUs answer
+//	catalog      what real GPUs answer, and which MIG instances fit on one
 //	state        what the simulated node has now, in a shared file
 //	libnvml      libnvidia-ml.so.1, which answers NVML calls from the two
 //	driverroot   the files of a driver installation

@@ -15,6 +15,7 @@
 package fakegpu
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,67 +27,21 @@ import (
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 )
 
-// asked is how to ask each query that a failure can be injected into.
-var asked = map[state.Query]func(library nvml.Interface, device nvml.Device, uuid string) nvml.Return{
-	state.QueryHandle: func(library nvml.Interface, _ nvml.Device, uuid string) nvml.Return {
-		_, result := library.DeviceGetHandleByUUID(uuid)
-		return result
-	},
-	state.QueryComputeCapability: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, _, result := device.GetCudaComputeCapability()
-		return result
-	},
-	state.QueryMIGMode: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, _, result := device.GetMigMode()
-		return result
-	},
-	state.QueryGPUInstanceProfile: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, result := device.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_1_SLICE)
-		return result
-	},
-	state.QueryPossiblePlacements: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, result := device.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: 19})
-		return result
-	},
-	state.QueryRemainingCapacity: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, result := device.GetGpuInstanceRemainingCapacity(&nvml.GpuInstanceProfileInfo{Id: 19})
-		return result
-	},
-	state.QueryGPUInstances: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, result := device.GetGpuInstances(&nvml.GpuInstanceProfileInfo{Id: 19, InstanceCount: 7})
-		return result
-	},
-	state.QueryMIGDeviceHandle: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, result := device.GetMigDeviceHandleByIndex(0)
-		return result
-	},
-	state.QueryName:                ask(nvml.Device.GetName),
-	state.QueryBrand:               ask(nvml.Device.GetBrand),
-	state.QueryUUID:                ask(nvml.Device.GetUUID),
-	state.QuerySerial:              ask(nvml.Device.GetSerial),
-	state.QueryIndex:               ask(nvml.Device.GetIndex),
-	state.QueryMinorNumber:         ask(nvml.Device.GetMinorNumber),
-	state.QueryPCIInfo:             ask(nvml.Device.GetPciInfo),
-	state.QueryNUMANodeID:          ask(nvml.Device.GetNumaNodeId),
-	state.QueryAddressingMode:      ask(nvml.Device.GetAddressingMode),
-	state.QueryArchitecture:        ask(nvml.Device.GetArchitecture),
-	state.QueryNumGPUCores:         ask(nvml.Device.GetNumGpuCores),
-	state.QueryAttributes:          ask(nvml.Device.GetAttributes),
-	state.QueryMemoryInfo:          ask(nvml.Device.GetMemoryInfo_v2),
-	state.QueryComputeMode:         ask(nvml.Device.GetComputeMode),
-	state.QueryPersistenceMode:     ask(nvml.Device.GetPersistenceMode),
-	state.QueryComputeProcesses:    ask(nvml.Device.GetComputeRunningProcesses),
-	state.QueryGraphicsProcesses:   ask(nvml.Device.GetGraphicsRunningProcesses),
-	state.QueryMPSComputeProcesses: ask(nvml.Device.GetMPSComputeRunningProcesses),
-	state.QueryMaxMIGDeviceCount:   ask(nvml.Device.GetMaxMigDeviceCount),
-	state.QueryEvents:              ask(nvml.Device.GetSupportedEventTypes),
-}
+// busyInstance is the GPU instance of a 1g at the first memory slice, in which
+// the test has a process, so that no call that succeeds changes anything.
+const busyInstance = 7
 
-func ask[T any](query func(nvml.Device) (T, nvml.Return)) func(nvml.Interface, nvml.Device, string) nvml.Return {
-	return func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
-		_, result := query(device)
-		return result
+func occupy(gpu *state.GPU) error {
+	gpu.MIG = state.MIGMode{Current: true, Pending: true}
+	instance, err := gpu.CreateInstance(19, 0)
+	if err != nil {
+		return err
 	}
+	compute, err := gpu.CreateFullCompute(instance)
+	if err != nil {
+		return err
+	}
+	return gpu.AddProcess(state.Process{PID: 7, Name: "python", Instance: compute.UUID})
 }
 
 // TestEveryQueryCanFail injects a failure into each query of a GPU while the
@@ -95,7 +50,7 @@ func TestEveryQueryCanFail(t *testing.T) {
 	fakegputest.Isolate(t, func(t *testing.T) {
 		driver := fakegputest.New(t, "h100x8")
 		library := load(t, driver)
-		driver.UpdateGPU(t, "2", func(gpu *state.GPU) { gpu.MIG.Current = true })
+		driver.Update(t, func(s *state.State) error { return errors.Join(occupy(&s.GPUs[2]), occupy(&s.GPUs[3])) })
 		device := get[nvml.Device](t)(library.DeviceGetHandleByIndex(2))
 		other := get[nvml.Device](t)(library.DeviceGetHandleByIndex(3))
 		uuid, otherUUID := get[string](t)(device.GetUUID()), get[string](t)(other.GetUUID())

@@ -103,6 +103,31 @@ func TestCDIFollowsMinor(t *testing.T) {
 	})
 }
 
+// TestCDIBesideMIG: whole GPUs are described as before when another GPU is
+// partitioned, and so is the partitioned GPU, whose node its partitions need.
+func TestCDIBesideMIG(t *testing.T) {
+	fakegputest.Isolate(t, func(t *testing.T) {
+		driver, library, gpu := migNode(t, "h100x8")
+		partitionAt(t, gpu, nvml.GPU_INSTANCE_PROFILE_1_SLICE, 3)
+		cdi := newCDI(t, driver, library, &cdiLog{})
+		for _, index := range []int{0, 5} {
+			uuid := get[string](t)(get[nvml.Device](t)(library.DeviceGetHandleByIndex(index)).GetUUID())
+			devices, err := cdi.GetDeviceSpecsByID(uuid)
+			if err != nil {
+				t.Errorf("GPU %d: %v", index, err)
+				continue
+			}
+			nodes := devices[0].ContainerEdits.DeviceNodes
+			if want := fmt.Sprintf("/dev/nvidia%d", index); len(devices) != 1 || len(nodes) != 1 || nodes[0].Path != want {
+				t.Errorf("GPU %d: device nodes %+v, want %s", index, nodes, want)
+			}
+		}
+		if _, err := cdi.GetCommonEdits(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestSysfs reads what Kubernetes' own helpers look for.
 func TestSysfs(t *testing.T) {
 	driver := fakegputest.New(t, "h100x8")

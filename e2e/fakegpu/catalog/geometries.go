@@ -30,7 +30,7 @@ var everySlice = []int{0, 1, 2, 3, 4, 5, 6}
 func profile(slot int, name string, instances, sms int, memoryMiB uint64, engines [4]int) Profile {
 	p := Profile{
 		Slot: slot, Name: name, Instances: instances, Multiprocessors: sms, MemoryMiB: memoryMiB,
-		CopyEngines: engines[0], Decoders: engines[1], JPEG: engines[2], OFA: engines[3],
+		Engines: Engines{Copy: engines[0], Decoders: engines[1], JPEG: engines[2], OFA: engines[3]},
 	}
 	switch slot {
 	case Slot1Slice:
@@ -59,15 +59,15 @@ func sevenSlices(profiles ...Profile) *Geometry {
 var (
 	a30MIG = &Geometry{MemorySlices: 4, ComputeSlices: 4, Profiles: []Profile{
 		{Slot: Slot1Slice, ID: 14, Name: "1g.6gb", ComputeSlices: 1, MemorySlices: 1, Instances: 4,
-			Multiprocessors: 14, MemoryMiB: 5952, CopyEngines: 1, Starts: []int{0, 1, 2, 3}},
+			Multiprocessors: 14, MemoryMiB: 5952, Engines: Engines{Copy: 1}, Starts: []int{0, 1, 2, 3}},
 		{Slot: Slot1SliceRev1, ID: 21, Name: "1g.6gb+me", ComputeSlices: 1, MemorySlices: 1, Instances: 1,
-			Multiprocessors: 14, MemoryMiB: 5952, CopyEngines: 1, Decoders: 1, JPEG: 1, OFA: 1, Starts: []int{0, 1, 2, 3}},
+			Multiprocessors: 14, MemoryMiB: 5952, Engines: Engines{Copy: 1, Decoders: 1, JPEG: 1, OFA: 1}, Starts: []int{0, 1, 2, 3}},
 		{Slot: Slot2Slice, ID: 5, Name: "2g.12gb", ComputeSlices: 2, MemorySlices: 2, Instances: 2,
-			Multiprocessors: 28, MemoryMiB: 11968, CopyEngines: 2, Decoders: 2, Starts: []int{0, 2}},
+			Multiprocessors: 28, MemoryMiB: 11968, Engines: Engines{Copy: 2, Decoders: 2}, Starts: []int{0, 2}},
 		{Slot: Slot2SliceRev1, ID: 6, Name: "2g.12gb+me", ComputeSlices: 2, MemorySlices: 2, Instances: 1,
-			Multiprocessors: 28, MemoryMiB: 11968, CopyEngines: 2, Decoders: 2, JPEG: 1, OFA: 1, Starts: []int{0, 2}},
+			Multiprocessors: 28, MemoryMiB: 11968, Engines: Engines{Copy: 2, Decoders: 2, JPEG: 1, OFA: 1}, Starts: []int{0, 2}},
 		{Slot: Slot4Slice, ID: 0, Name: "4g.24gb", ComputeSlices: 4, MemorySlices: 4, Instances: 1,
-			Multiprocessors: 56, MemoryMiB: 24064, CopyEngines: 4, Decoders: 4, JPEG: 1, OFA: 1, Starts: []int{0}},
+			Multiprocessors: 56, MemoryMiB: 24064, Engines: Engines{Copy: 4, Decoders: 4, JPEG: 1, OFA: 1}, Starts: []int{0}},
 	}}
 
 	a100MIG40 = sevenSlices(

@@ -40,6 +40,11 @@ type Geometry struct {
 	Profiles                    []Profile
 }
 
+// Engines are fixed-function units, of which each belongs to one instance.
+type Engines struct {
+	Copy, Decoders, Encoders, JPEG, OFA int
+}
+
 // Profile is one kind of GPU instance.
 type Profile struct {
 	// Slot is what a caller enumerates, ID what NVML calls the profile.
@@ -52,10 +57,7 @@ type Profile struct {
 	Instances       int
 	Multiprocessors int
 	MemoryMiB       uint64
-	CopyEngines     int
-	Decoders        int
-	JPEG            int
-	OFA             int
+	Engines         Engines
 	// Starts are the first memory slices of the possible placements.
 	Starts []int
 }

@@ -12,7 +12,7 @@
 // See the License for the specific language governing permissions and
 // limitations under the License.
 
-package catalog
+package catalog_test
 
 import (
 	"slices"
@@ -21,6 +21,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/gpus"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/memslice/memslice/e2e/fakegpu/catalog"
+	"github.com/memslice/memslice/e2e/fakegpu/catalog/gonvml"
 )
 
 // geometry is what go-nvml's definitions and the catalog both say about a
@@ -35,22 +38,15 @@ type geometry struct {
 // memory slices as compute slices, give 1g of double memory one slice, and
 // count SMs as slices times those of a 1g.
 var corrected = map[string][]int{
-	"h100-sxm5-80gb":  {Slot1SliceRev2, Slot3Slice, Slot7Slice},
-	"h200-sxm5-141gb": {Slot1SliceRev2, Slot3Slice, Slot7Slice},
-	"b200-sxm6-180gb": {Slot1SliceRev2, Slot3Slice, Slot7Slice},
+	"h100-sxm5-80gb":  {catalog.Slot1SliceRev2, catalog.Slot3Slice, catalog.Slot7Slice},
+	"h200-sxm5-141gb": {catalog.Slot1SliceRev2, catalog.Slot3Slice, catalog.Slot7Slice},
+	"b200-sxm6-180gb": {catalog.Slot1SliceRev2, catalog.Slot3Slice, catalog.Slot7Slice},
 }
 
 func TestGeometryAgainstGoNVML(t *testing.T) {
-	for key, theirs := range map[string]gpus.Config{
-		"a30":             gpus.A30_PCIE_24GB,
-		"a100-sxm4-40gb":  gpus.A100_SXM4_40GB,
-		"a100-sxm4-80gb":  gpus.A100_SXM4_80GB,
-		"h100-sxm5-80gb":  gpus.H100_SXM5_80GB,
-		"h200-sxm5-141gb": gpus.H200_SXM5_141GB,
-		"b200-sxm6-180gb": gpus.B200_SXM5_180GB,
-	} {
+	for key, theirs := range gonvml.Configs() {
 		t.Run(key, func(t *testing.T) {
-			ours, err := Lookup(key)
+			ours, err := catalog.Lookup(key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,14 +57,14 @@ func TestGeometryAgainstGoNVML(t *testing.T) {
 				t.Errorf("capability %d.%d and brand %d, go-nvml has %d.%d and %d", ours.ComputeMajor, ours.ComputeMinor,
 					ours.Brand, theirs.CudaMajor, theirs.CudaMinor, theirs.Brand)
 			}
-			for slot := range ProfileSlots {
+			for slot := range catalog.ProfileSlots {
 				compareProfile(t, ours, theirs.MIGProfiles, slot)
 			}
 		})
 	}
 }
 
-func compareProfile(t *testing.T, ours *Model, theirs gpus.MIGProfileConfig, slot int) {
+func compareProfile(t *testing.T, ours *catalog.Model, theirs gpus.MIGProfileConfig, slot int) {
 	profile, have := ours.MIG.BySlot(slot)
 	info, want := theirs.GpuInstanceProfiles[slot]
 	if have != want {

@@ -115,6 +115,9 @@ var presets = []*Preset{
 	{Name: "mixed", Description: "one each of H100 80GB, A100 40GB, L4, T4, RTX 3090, RTX 4090", Driver: r580,
 		Models:  []string{"h100-sxm5-80gb", "a100-sxm4-40gb", "l4", "t4", "rtx3090", "rtx4090"},
 		chassis: server},
+	{Name: "mig", Description: "one each of the GPUs with MIG: A30, A100 40GB and 80GB, H100, H200, B200", Driver: r580,
+		Models:  []string{"a30", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb", "b200-sxm6-180gb"},
+		chassis: server},
 }
 
 func repeat(model string, count int) []string { return slices.Repeat([]string{model}, count) }

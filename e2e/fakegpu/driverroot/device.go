@@ -20,7 +20,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -58,12 +57,13 @@ func nodes(s *state.State) []node {
 	partitionable := false
 	for _, gpu := range s.Present() {
 		all = append(all, node{fmt.Sprintf("nvidia%d", gpu.Minor), majorNVIDIA, uint32(gpu.Minor)})
-		model, err := catalog.Lookup(gpu.Model)
-		partitionable = partitionable || err == nil && model.MIG != nil
+		if model, err := catalog.Lookup(gpu.Model); err == nil && model.MIG != nil {
+			partitionable = true
+			all = append(all, capNodes(gpu.Minor)...)
+		}
 	}
 	if partitionable {
-		// The capabilities to configure and to monitor MIG.
-		all = append(all, node{"nvidia-caps/nvidia-cap1", majorCaps, 1}, node{"nvidia-caps/nvidia-cap2", majorCaps, 2})
+		all = append(all, capNode(capConfig), capNode(capMonitor))
 	}
 	return all
 }
@@ -71,6 +71,10 @@ func nodes(s *state.State) []node {
 // syncDevices makes the nodes that the state calls for and removes the rest.
 func (r *Root) syncDevices(s *state.State) error {
 	wanted := nodes(s)
+	names := map[string]bool{}
+	for _, n := range wanted {
+		names[n.name] = true
+	}
 	if err := os.MkdirAll(r.join("dev"), 0o755); err != nil {
 		return fmt.Errorf("making the folder for device nodes: %w", err)
 	}
@@ -79,7 +83,7 @@ func (r *Root) syncDevices(s *state.State) error {
 			return err
 		}
 		name := strings.TrimPrefix(path, r.join("dev")+"/")
-		if !strings.HasPrefix(name, "nvidia") || slices.ContainsFunc(wanted, func(n node) bool { return n.name == name }) {
+		if !strings.HasPrefix(name, "nvidia") || names[name] {
 			return nil
 		}
 		return r.remove(path)

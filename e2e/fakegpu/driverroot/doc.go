@@ -13,7 +13,10 @@
 // limitations under the License.
 
 // Package driverroot owns the files of a simulated driver installation: the
-// libraries that NVIDIA's CDI library looks for, firmware, device nodes and
-// the GPUs' part of sysfs. It makes them agree with a state document, which
-// package state owns; it knows nothing of NVML.
+// libraries that NVIDIA's CDI library looks for, firmware, device nodes, and
+// the GPUs' part of sysfs and procfs. It makes them agree with a state document,
+// which package state owns; it knows nothing of NVML.
+//
+// The device nodes of MIG capabilities exist for all instances that a GPU could
+// have, whether it has them or not.
 package driverroot

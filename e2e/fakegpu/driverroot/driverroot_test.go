@@ -17,6 +17,7 @@ package driverroot
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -84,31 +85,37 @@ func devices(t *testing.T, root *Root) []string {
 
 func TestDevicesFollowState(t *testing.T) {
 	control := []string{"nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidiactl"}
+	// Only the first two GPUs have MIG.
 	root, s := newRoot(t, "mixed")
 	for _, step := range []struct {
 		name   string
 		change func() error
-		want   []string
+		gpus   int
+		caps   []int
 	}{
-		{"new", func() error { return nil },
-			[]string{"nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia4", "nvidia5"}},
-		{"one removed", func() error { return s.Remove("3") },
-			[]string{"nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia4"}},
-		{"none with MIG left", func() error {
-			s.GPUs[0].Removed, s.GPUs[1].Removed = true, true
-			s.LoadDriver()
-			return nil
-		}, []string{"nvidia0", "nvidia1", "nvidia2"}},
-		{"unloaded", func() error { s.UnloadDriver(); return nil }, nil},
-		{"loaded", func() error { s.LoadDriver(); return nil }, []string{"nvidia0", "nvidia1", "nvidia2"}},
+		{"new", func() error { return nil }, 6, []int{1, 272}},
+		{"one without MIG removed", func() error { return s.Remove("3") }, 5, []int{1, 272}},
+		{"one with MIG removed", func() error { return s.Remove("0") }, 4, []int{1, 137}},
+		{"none with MIG left", func() error { return s.Remove("0") }, 3, nil},
+		{"unloaded", func() error { s.UnloadDriver(); return nil }, 0, nil},
+		{"loaded", func() error { s.LoadDriver(); return nil }, 3, nil},
+		{"MIG behind others", func() error { move(s); return s.Add(s.GPUs[5].UUID) }, 4, []int{1, 2, 408, 542}},
 	} {
 		if err := step.change(); err != nil {
 			t.Fatal(err)
 		}
 		sync(t, root, s)
-		want := step.want
+		var want []string
 		if s.Driver.Loaded {
-			want = append(slices.Clone(want), control...)
+			want = slices.Clone(control)
+		}
+		for minor := range step.gpus {
+			want = append(want, fmt.Sprintf("nvidia%d", minor))
+		}
+		for ranges := step.caps; len(ranges) > 0; ranges = ranges[2:] {
+			for minor := ranges[0]; minor <= ranges[1]; minor++ {
+				want = append(want, fmt.Sprintf("nvidia-caps/nvidia-cap%d", minor))
+			}
 		}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, devices(t, root)); diff != "" {
@@ -117,11 +124,14 @@ func TestDevicesFollowState(t *testing.T) {
 	}
 }
 
+// move puts the first GPU behind the others.
+func move(s *state.State) { s.GPUs = append(s.GPUs[1:], s.GPUs[0]) }
+
 // TestDeviceNodes checks the nodes themselves: what they are depends on who
 // may make them.
 func TestDeviceNodes(t *testing.T) {
-	root, _ := newRoot(t, "rtx4090x2")
-	for _, n := range []node{{"nvidia1", 195, 1}, {"nvidiactl", 195, 255}} {
+	root, _ := newRoot(t, "a100x8")
+	for _, n := range []node{{"nvidia1", 195, 1}, {"nvidiactl", 195, 255}, {"nvidia-caps/nvidia-cap128", 508, 128}} {
 		path := filepath.Join(root.join("dev"), n.name)
 		info, err := os.Stat(path)
 		if err != nil || info.Mode()&fs.ModeCharDevice == 0 || info.Mode().Perm() != 0o666 {

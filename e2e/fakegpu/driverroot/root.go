@@ -55,7 +55,7 @@ func (r *Root) Install(library string) error {
 // and its state directory stay the same directories, because containers may
 // have them mounted.
 func (r *Root) Clear() error {
-	for _, dir := range []string{"dev", "lib", "sys", "usr"} {
+	for _, dir := range []string{"dev", "lib", "proc", "sys", "usr"} {
 		if err := os.RemoveAll(r.join(dir)); err != nil {
 			return fmt.Errorf("clearing the driver root: %w", err)
 		}
@@ -65,7 +65,7 @@ func (r *Root) Clear() error {
 
 // Sync makes every file agree with the state. It may be repeated.
 func (r *Root) Sync(s *state.State) error {
-	return errors.Join(r.syncLibraries(s), r.syncFirmware(s), r.syncDevices(s), r.syncSysfs(s))
+	return errors.Join(r.syncLibraries(s), r.syncFirmware(s), r.syncDevices(s), r.syncProc(s), r.syncSysfs(s))
 }
 
 // Destroy removes the root. It refuses a directory that holds no state, so

@@ -17,112 +17,160 @@
 package main
 
 /*
-#include <stdlib.h>
 #include "shim.h"
 */
 import "C"
 
 import (
+	"errors"
+	"io/fs"
+	"syscall"
 	"unsafe"
 
 	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 )
 
-// handles gives each GPU one handle for the life of the process, so that a
-// handle means the same GPU whatever its index becomes. The library's mutex
-// guards it.
-type handles struct {
-	uuids   map[C.nvmlDevice_t]string
-	devices map[string]C.nvmlDevice_t
+// query is a question about what a handle means: its kind of handle, and the
+// name by which failures are injected into it.
+type query struct {
+	handle unsafe.Pointer
+	kind   func(*target) bool
+	name   state.Query
 }
 
-// handle returns the GPU's handle. It is C memory, because callers keep it
-// where their own garbage collector looks at pointers.
-func (l *library) handle(uuid string) C.nvmlDevice_t {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if device, ok := l.handles.devices[uuid]; ok {
-		return device
-	}
-	device := C.nvmlDevice_t(unsafe.Pointer(C.calloc(1, 1)))
-	l.handles.devices[uuid] = device
-	l.handles.uuids[device] = uuid
-	return device
+// aboutGPU asks about a GPU, aboutDevice about a GPU or a MIG device.
+func aboutGPU(device C.nvmlDevice_t, name state.Query) query {
+	return query{unsafe.Pointer(device), isGPU, name}
 }
 
-func (l *library) uuid(device C.nvmlDevice_t) (string, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	uuid, ok := l.handles.uuids[device]
-	return uuid, ok
+func aboutDevice(device C.nvmlDevice_t, name state.Query) query {
+	return query{unsafe.Pointer(device), isDevice, name}
 }
 
-// gpu is all that an answer about one GPU may need.
-type gpu struct {
-	*state.GPU
-	model *catalog.Model
-	index int
-	node  *state.State
+func aboutMIGDevice(device C.nvmlDevice_t, name state.Query) query {
+	return query{unsafe.Pointer(device), isMIGDevice, name}
 }
 
-// ask answers a query about a GPU: it finds the GPU as it is now, lets
-// injected failures speak first, and has answer fill in out.
-func ask[T any](device C.nvmlDevice_t, query state.Query, out *T, answer func(*gpu, *T) state.Result) C.nvmlReturn_t {
+func aboutGPUInstance(instance C.nvmlGpuInstance_t, name state.Query) query {
+	return query{unsafe.Pointer(instance), isGPUInstance, name}
+}
+
+func aboutComputeInstance(instance C.nvmlComputeInstance_t, name state.Query) query {
+	return query{unsafe.Pointer(instance), isComputeInstance, name}
+}
+
+// ask answers a query: it finds what the handle means now, lets injected
+// failures speak first, and has answer fill in out.
+func ask[T any](q query, out *T, answer func(*target, *T) state.Result) C.nvmlReturn_t {
 	node, result := process.current()
 	if result != state.Success {
 		return C.nvmlReturn_t(result)
 	}
-	uuid, known := process.uuid(device)
-	if !known || out == nil {
-		return C.NVML_ERROR_INVALID_ARGUMENT
-	}
-	index, present := node.Index(uuid)
-	if !present {
-		return C.NVML_ERROR_GPU_IS_LOST
-	}
-	subject := &gpu{GPU: node.Present()[index], index: index, node: node}
-	if result := failure(subject.GPU, query); result != state.Success {
+	found, result := process.find(node, q.handle, q.kind)
+	if result != state.Success {
 		return C.nvmlReturn_t(result)
 	}
-	model, err := catalog.Lookup(subject.Model)
-	if err != nil {
-		return C.NVML_ERROR_UNKNOWN
+	if out == nil {
+		return C.NVML_ERROR_INVALID_ARGUMENT
 	}
-	subject.model = model
-	return C.nvmlReturn_t(answer(subject, out))
+	if result := process.failure(found.GPU, q.name); result != state.Success {
+		return C.nvmlReturn_t(result)
+	}
+	return C.nvmlReturn_t(answer(found, out))
 }
 
-// askMIG is ask for models that can be partitioned.
-func askMIG[T any](device C.nvmlDevice_t, query state.Query, out *T,
-	answer func(*gpu, *catalog.Geometry, *T) state.Result) C.nvmlReturn_t {
-	return ask(device, query, out, func(g *gpu, out *T) state.Result {
-		if g.model.MIG == nil {
+// askMIG is ask about a GPU that can be partitioned.
+func askMIG[T any](device C.nvmlDevice_t, name state.Query, out *T,
+	answer func(*target, *catalog.Geometry, *T) state.Result) C.nvmlReturn_t {
+	return ask(aboutGPU(device, name), out, func(t *target, out *T) state.Result {
+		if t.model.MIG == nil {
 			return state.NotSupported
 		}
-		return answer(g, g.model.MIG, out)
+		return answer(t, t.model.MIG, out)
 	})
 }
 
-// failure is what was injected into the GPU's query, or Success.
-func failure(gpu *state.GPU, query state.Query) state.Result {
+// change does something to what a handle means, while no other process does.
+// Injected failures come before it is done.
+func change(q query, do func(*target) error) C.nvmlReturn_t {
+	node, result := process.current()
+	if result != state.Success {
+		return C.nvmlReturn_t(result)
+	}
+	found, result := process.find(node, q.handle, q.kind)
+	if result != state.Success {
+		return C.nvmlReturn_t(result)
+	}
+	if result := process.failure(found.GPU, q.name); result != state.Success {
+		return C.nvmlReturn_t(result)
+	}
+	err := process.store.Update(func(node *state.State) error {
+		if !node.Driver.Loaded {
+			return &state.Refusal{Result: state.DriverNotLoaded}
+		}
+		// Other processes may have changed it since.
+		found, result := process.find(node, q.handle, q.kind)
+		if result != state.Success {
+			return &state.Refusal{Result: result}
+		}
+		return do(found)
+	})
+	return C.nvmlReturn_t(resultOf(err))
+}
+
+// resultOf is what NVML answers when a change ends in an error.
+func resultOf(err error) state.Result {
+	var refusal *state.Refusal
+	switch {
+	case err == nil:
+		return state.Success
+	case errors.As(err, &refusal):
+		return refusal.Result
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return state.NoPermission
+	default:
+		return state.Unknown
+	}
+}
+
+// failure is what was injected into the query of a GPU, or Success. It counts
+// as one of the failures that are left.
+func (l *library) failure(gpu *state.GPU, name state.Query) state.Result {
 	if gpu.Lost {
 		return state.GPUIsLost
 	}
-	return gpu.Failures[query]
+	result := gpu.Failures[name]
+	if _, counted := gpu.FailuresLeft[name]; result == state.Success || !counted {
+		return result
+	}
+	err := l.store.Update(func(node *state.State) error {
+		gpu, err := node.Find(gpu.UUID)
+		if err != nil {
+			return err
+		}
+		// Another thread may have had the last one.
+		result = gpu.Failures[name]
+		gpu.Failed(name)
+		return nil
+	})
+	if err != nil {
+		return resultOf(err)
+	}
+	return result
 }
 
-// value answers with something that is known from the GPU alone.
-func value[T any](of func(*gpu) T) func(*gpu, *T) state.Result {
-	return func(g *gpu, out *T) state.Result {
-		*out = of(g)
+// value answers with something that is known from the target alone.
+func value[T any](of func(*target) T) func(*target, *T) state.Result {
+	return func(t *target, out *T) state.Result {
+		*out = of(t)
 		return state.Success
 	}
 }
 
 // askText answers with a string, in a buffer of the caller's.
-func askText(device C.nvmlDevice_t, query state.Query, buffer *C.char, length C.uint, of func(*gpu) string) C.nvmlReturn_t {
-	return ask(device, query, buffer, func(g *gpu, _ *C.char) state.Result { return putText(buffer, length, of(g)) })
+func askText(q query, buffer *C.char, length C.uint, of func(*target) string) C.nvmlReturn_t {
+	return ask(q, buffer, func(t *target, _ *C.char) state.Result { return putText(buffer, length, of(t)) })
 }
 
 // putText writes a terminated string into a buffer of the caller's.

@@ -75,13 +75,13 @@ func nvmlEventSetFree(set C.nvmlEventSet_t) C.nvmlReturn_t {
 
 //export nvmlDeviceGetSupportedEventTypes
 func nvmlDeviceGetSupportedEventTypes(device C.nvmlDevice_t, types *C.ulonglong) C.nvmlReturn_t {
-	return ask(device, state.QueryEvents, types,
-		value(func(*gpu) C.ulonglong { return C.nvmlEventTypeXidCriticalError }))
+	return ask(aboutGPU(device, state.QueryEvents), types,
+		value(func(*target) C.ulonglong { return C.nvmlEventTypeXidCriticalError }))
 }
 
 //export nvmlDeviceRegisterEvents
 func nvmlDeviceRegisterEvents(device C.nvmlDevice_t, types C.ulonglong, set C.nvmlEventSet_t) C.nvmlReturn_t {
-	return ask(device, state.QueryEvents, &set, func(g *gpu, set *C.nvmlEventSet_t) state.Result {
+	return ask(aboutGPU(device, state.QueryEvents), &set, func(g *target, set *C.nvmlEventSet_t) state.Result {
 		if types&^C.nvmlEventTypeXidCriticalError != 0 {
 			return state.NotSupported
 		}
@@ -112,7 +112,7 @@ func nvmlEventSetWait_v2(set C.nvmlEventSet_t, data *C.nvmlEventData_t, timeout 
 		}
 		if found {
 			*data = C.nvmlEventData_t{
-				device: process.handle(event.UUID), eventType: C.nvmlEventTypeXidCriticalError,
+				device: process.device(event.UUID), eventType: C.nvmlEventTypeXidCriticalError,
 				eventData: C.ulonglong(event.XID), gpuInstanceId: noInstance, computeInstanceId: noInstance,
 			}
 			return C.NVML_SUCCESS

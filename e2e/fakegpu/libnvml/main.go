@@ -52,7 +52,7 @@ type library struct {
 // process is the one library of this process: the C API has no place to keep
 // it in.
 var process = &library{
-	handles: handles{uuids: map[C.nvmlDevice_t]string{}, devices: map[string]C.nvmlDevice_t{}},
+	handles: newHandles(),
 	sets:    map[C.nvmlEventSet_t]*eventSet{},
 }
 

@@ -22,19 +22,32 @@ package main
 import "C"
 
 import (
-	"unsafe"
-
 	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 )
 
+//export nvmlDeviceSetMigMode
+func nvmlDeviceSetMigMode(device C.nvmlDevice_t, mode C.uint, activationStatus *C.nvmlReturn_t) C.nvmlReturn_t {
+	if activationStatus == nil || mode != C.NVML_DEVICE_MIG_DISABLE && mode != C.NVML_DEVICE_MIG_ENABLE {
+		return C.NVML_ERROR_INVALID_ARGUMENT
+	}
+	return change(aboutGPU(device, state.QuerySetMIGMode), func(t *target) error {
+		activation, err := t.SetMIGMode(mode == C.NVML_DEVICE_MIG_ENABLE)
+		if err != nil {
+			return err
+		}
+		*activationStatus = C.nvmlReturn_t(resultOf(activation))
+		return nil
+	})
+}
+
 //export nvmlDeviceGetMigMode
 func nvmlDeviceGetMigMode(device C.nvmlDevice_t, current, pending *C.uint) C.nvmlReturn_t {
-	return askMIG(device, state.QueryMIGMode, current, func(g *gpu, _ *catalog.Geometry, current *C.uint) state.Result {
+	return askMIG(device, state.QueryMIGMode, current, func(t *target, _ *catalog.Geometry, current *C.uint) state.Result {
 		if pending == nil {
 			return state.InvalidArgument
 		}
-		*current, *pending = enabled(g.MIG.Current), enabled(g.MIG.Pending)
+		*current, *pending = enabled(t.MIG.Current), enabled(t.MIG.Pending)
 		return state.Success
 	})
 }
@@ -48,106 +61,54 @@ func enabled(on bool) C.uint {
 
 //export nvmlDeviceGetMaxMigDeviceCount
 func nvmlDeviceGetMaxMigDeviceCount(device C.nvmlDevice_t, count *C.uint) C.nvmlReturn_t {
-	return ask(device, state.QueryMaxMIGDeviceCount, count, func(g *gpu, count *C.uint) state.Result {
-		*count = 0
-		if g.MIG.Current {
-			*count = C.uint(g.model.MIG.ComputeSlices)
-		}
-		return state.Success
-	})
+	return ask(aboutGPU(device, state.QueryMaxMIGDeviceCount), count, value(maxMIGDevices))
+}
+
+// maxMIGDevices: each compute instance has at least one compute slice.
+func maxMIGDevices(t *target) C.uint {
+	if !t.MIG.Current {
+		return 0
+	}
+	return C.uint(t.model.MIG.ComputeSlices)
 }
 
 //export nvmlDeviceIsMigDeviceHandle
 func nvmlDeviceIsMigDeviceHandle(device C.nvmlDevice_t, isMIG *C.uint) C.nvmlReturn_t {
-	if _, result := process.current(); result != state.Success {
-		return C.nvmlReturn_t(result)
-	}
-	if _, known := process.uuid(device); !known || isMIG == nil {
-		return C.NVML_ERROR_INVALID_ARGUMENT
-	}
-	*isMIG = 0
-	return C.NVML_SUCCESS
+	return ask(aboutDevice(device, state.QueryMIGDeviceHandle), isMIG, value(func(t *target) C.uint {
+		if isMIGDevice(t) {
+			return 1
+		}
+		return 0
+	}))
 }
 
 //export nvmlDeviceGetMigDeviceHandleByIndex
-func nvmlDeviceGetMigDeviceHandleByIndex(device C.nvmlDevice_t, _ C.uint, mig *C.nvmlDevice_t) C.nvmlReturn_t {
-	return askMIG(device, state.QueryMIGDeviceHandle, mig,
-		func(*gpu, *catalog.Geometry, *C.nvmlDevice_t) state.Result { return state.NotFound })
+func nvmlDeviceGetMigDeviceHandleByIndex(device C.nvmlDevice_t, index C.uint, mig *C.nvmlDevice_t) C.nvmlReturn_t {
+	return askMIG(device, state.QueryMIGDeviceHandle, mig, func(t *target, _ *catalog.Geometry, mig *C.nvmlDevice_t) state.Result {
+		devices := t.MIGDevices()
+		switch {
+		case t.MIG.Current && index >= maxMIGDevices(t):
+			return state.InvalidArgument
+		case int(index) >= len(devices):
+			return state.NotFound
+		}
+		*mig = process.device(devices[index].Compute.UUID)
+		return state.Success
+	})
 }
 
 //export nvmlDeviceGetDeviceHandleFromMigDeviceHandle
 func nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig C.nvmlDevice_t, device *C.nvmlDevice_t) C.nvmlReturn_t {
-	return ask(mig, state.QueryMIGDeviceHandle, device,
-		func(*gpu, *C.nvmlDevice_t) state.Result { return state.InvalidArgument })
+	return ask(aboutMIGDevice(mig, state.QueryMIGDeviceHandle), device,
+		value(func(t *target) C.nvmlDevice_t { return process.device(t.UUID) }))
 }
 
-//export nvmlDeviceGetGpuInstances
-func nvmlDeviceGetGpuInstances(device C.nvmlDevice_t, profileID C.uint, _ *C.nvmlGpuInstance_t, count *C.uint) C.nvmlReturn_t {
-	return askMIG(device, state.QueryGPUInstances, count, func(g *gpu, geometry *catalog.Geometry, count *C.uint) state.Result {
-		if !g.MIG.Current {
-			return state.NotSupported
-		}
-		if _, ok := geometry.ByID(int(profileID)); !ok {
-			return state.InvalidArgument
-		}
-		*count = 0
-		return state.Success
-	})
+//export nvmlDeviceGetGpuInstanceId
+func nvmlDeviceGetGpuInstanceId(mig C.nvmlDevice_t, id *C.uint) C.nvmlReturn_t {
+	return ask(aboutMIGDevice(mig, state.QueryGPUInstanceID), id, value(func(t *target) C.uint { return C.uint(t.instance.ID) }))
 }
 
-//export nvmlDeviceGetGpuInstanceById
-func nvmlDeviceGetGpuInstanceById(device C.nvmlDevice_t, _ C.uint, instance *C.nvmlGpuInstance_t) C.nvmlReturn_t {
-	return askMIG(device, state.QueryGPUInstances, instance, func(g *gpu, _ *catalog.Geometry, _ *C.nvmlGpuInstance_t) state.Result {
-		if !g.MIG.Current {
-			return state.NotSupported
-		}
-		return state.NotFound
-	})
-}
-
-//export nvmlDeviceGetGpuInstanceRemainingCapacity
-func nvmlDeviceGetGpuInstanceRemainingCapacity(device C.nvmlDevice_t, profileID C.uint, count *C.uint) C.nvmlReturn_t {
-	return askMIG(device, state.QueryRemainingCapacity, count, func(g *gpu, geometry *catalog.Geometry, count *C.uint) state.Result {
-		if !g.MIG.Current {
-			return state.NotSupported
-		}
-		profile, ok := geometry.ByID(int(profileID))
-		if !ok {
-			return state.NotSupported
-		}
-		*count = C.uint(profile.Instances)
-		return state.Success
-	})
-}
-
-//export nvmlDeviceGetGpuInstancePossiblePlacements
-func nvmlDeviceGetGpuInstancePossiblePlacements(device C.nvmlDevice_t, profileID C.uint,
-	placements *C.nvmlGpuInstancePlacement_t, count *C.uint) C.nvmlReturn_t {
-	return possiblePlacements(device, profileID, placements, count)
-}
-
-//export nvmlDeviceGetGpuInstancePossiblePlacements_v2
-func nvmlDeviceGetGpuInstancePossiblePlacements_v2(device C.nvmlDevice_t, profileID C.uint,
-	placements *C.nvmlGpuInstancePlacement_t, count *C.uint) C.nvmlReturn_t {
-	return possiblePlacements(device, profileID, placements, count)
-}
-
-func possiblePlacements(device C.nvmlDevice_t, profileID C.uint,
-	placements *C.nvmlGpuInstancePlacement_t, count *C.uint) C.nvmlReturn_t {
-	return askMIG(device, state.QueryPossiblePlacements, count, func(_ *gpu, geometry *catalog.Geometry, count *C.uint) state.Result {
-		profile, ok := geometry.ByID(int(profileID))
-		if !ok {
-			return state.NotSupported
-		}
-		*count = C.uint(len(profile.Starts))
-		if placements == nil {
-			return state.Success
-		}
-		// The caller has asked for the count first; NVML itself trusts that.
-		out := unsafe.Slice(placements, len(profile.Starts))
-		for i, start := range profile.Starts {
-			out[i] = C.nvmlGpuInstancePlacement_t{start: C.uint(start), size: C.uint(profile.MemorySlices)}
-		}
-		return state.Success
-	})
+//export nvmlDeviceGetComputeInstanceId
+func nvmlDeviceGetComputeInstanceId(mig C.nvmlDevice_t, id *C.uint) C.nvmlReturn_t {
+	return ask(aboutMIGDevice(mig, state.QueryComputeInstanceID), id, value(func(t *target) C.uint { return C.uint(t.compute.ID) }))
 }

@@ -34,8 +34,8 @@ func nvmlDeviceGetGpuInstanceProfileInfo(device C.nvmlDevice_t, slot C.uint,
 	return askProfile(device, slot, info, func(p *catalog.Profile, info *C.nvmlGpuInstanceProfileInfo_t) state.Result {
 		*info = C.nvmlGpuInstanceProfileInfo_t{
 			id: C.uint(p.ID), sliceCount: C.uint(p.ComputeSlices), instanceCount: C.uint(p.Instances),
-			multiprocessorCount: C.uint(p.Multiprocessors), copyEngineCount: C.uint(p.CopyEngines),
-			decoderCount: C.uint(p.Decoders), jpegCount: C.uint(p.JPEG), ofaCount: C.uint(p.OFA),
+			multiprocessorCount: C.uint(p.Multiprocessors), copyEngineCount: C.uint(p.Engines.Copy),
+			decoderCount: C.uint(p.Engines.Decoders), encoderCount: C.uint(p.Engines.Encoders), jpegCount: C.uint(p.Engines.JPEG), ofaCount: C.uint(p.Engines.OFA),
 			memorySizeMB: C.ulonglong(p.MemoryMiB),
 		}
 		return state.Success
@@ -65,8 +65,8 @@ func fillProfileV2(p *catalog.Profile, info *C.nvmlGpuInstanceProfileInfo_v2_t) 
 	*info = C.nvmlGpuInstanceProfileInfo_v2_t{
 		version: info.version,
 		id:      C.uint(p.ID), sliceCount: C.uint(p.ComputeSlices), instanceCount: C.uint(p.Instances),
-		multiprocessorCount: C.uint(p.Multiprocessors), copyEngineCount: C.uint(p.CopyEngines),
-		decoderCount: C.uint(p.Decoders), jpegCount: C.uint(p.JPEG), ofaCount: C.uint(p.OFA),
+		multiprocessorCount: C.uint(p.Multiprocessors), copyEngineCount: C.uint(p.Engines.Copy),
+		decoderCount: C.uint(p.Engines.Decoders), encoderCount: C.uint(p.Engines.Encoders), jpegCount: C.uint(p.Engines.JPEG), ofaCount: C.uint(p.Engines.OFA),
 		memorySizeMB: C.ulonglong(p.MemoryMiB),
 	}
 	fill(info.name[:], "MIG "+p.Name)
@@ -76,8 +76,8 @@ func fillProfileV3(p *catalog.Profile, info *C.nvmlGpuInstanceProfileInfo_v3_t) 
 	*info = C.nvmlGpuInstanceProfileInfo_v3_t{
 		version: info.version,
 		id:      C.uint(p.ID), sliceCount: C.uint(p.ComputeSlices), instanceCount: C.uint(p.Instances),
-		multiprocessorCount: C.uint(p.Multiprocessors), copyEngineCount: C.uint(p.CopyEngines),
-		decoderCount: C.uint(p.Decoders), jpegCount: C.uint(p.JPEG), ofaCount: C.uint(p.OFA),
+		multiprocessorCount: C.uint(p.Multiprocessors), copyEngineCount: C.uint(p.Engines.Copy),
+		decoderCount: C.uint(p.Engines.Decoders), encoderCount: C.uint(p.Engines.Encoders), jpegCount: C.uint(p.Engines.JPEG), ofaCount: C.uint(p.Engines.OFA),
 		memorySizeMB: C.ulonglong(p.MemoryMiB),
 	}
 	fill(info.name[:], "MIG "+p.Name)
@@ -86,7 +86,7 @@ func fillProfileV3(p *catalog.Profile, info *C.nvmlGpuInstanceProfileInfo_v3_t) 
 // askProfile answers about a profile by NVML_GPU_INSTANCE_PROFILE_* value.
 func askProfile[T any](device C.nvmlDevice_t, slot C.uint, info *T,
 	answer func(*catalog.Profile, *T) state.Result) C.nvmlReturn_t {
-	return askMIG(device, state.QueryGPUInstanceProfile, info, func(_ *gpu, geometry *catalog.Geometry, info *T) state.Result {
+	return askMIG(device, state.QueryGPUInstanceProfile, info, func(_ *target, geometry *catalog.Geometry, info *T) state.Result {
 		if slot >= catalog.ProfileSlots {
 			return state.InvalidArgument
 		}

@@ -22,12 +22,15 @@
 #include <nvml.h>
 
 typedef const char const_char;
+typedef const nvmlGpuInstancePlacement_t const_nvmlGpuInstancePlacement_t;
 
 // The version that a caller writes into a versioned struct.
 enum {
 	MEMORY_V2 = nvmlMemory_v2,
 	GPU_INSTANCE_PROFILE_INFO_V2 = nvmlGpuInstanceProfileInfo_v2,
 	GPU_INSTANCE_PROFILE_INFO_V3 = nvmlGpuInstanceProfileInfo_v3,
+	COMPUTE_INSTANCE_PROFILE_INFO_V2 = nvmlComputeInstanceProfileInfo_v2,
+	COMPUTE_INSTANCE_PROFILE_INFO_V3 = nvmlComputeInstanceProfileInfo_v3,
 	ADDRESSING_MODE_V1 = nvmlDeviceAddressingMode_v1,
 };
 

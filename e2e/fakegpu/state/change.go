@@ -31,6 +31,7 @@ func (s *State) Remove(name string) error {
 		return fmt.Errorf("GPU %s is removed already", gpu.UUID)
 	}
 	gpu.Removed = true
+	gpu.unload()
 	s.probe()
 	return nil
 }
@@ -49,18 +50,20 @@ func (s *State) Add(name string) error {
 	return nil
 }
 
-// LoadDriver loads the driver, which numbers the GPUs anew and applies
-// pending MIG modes.
+// LoadDriver loads the driver, which numbers the GPUs anew.
 func (s *State) LoadDriver() {
 	s.Driver.Loaded = true
 	s.probe()
-	for i := range s.GPUs {
-		s.GPUs[i].MIG.Current = s.GPUs[i].MIG.Pending
-	}
 }
 
-// UnloadDriver unloads the driver.
-func (s *State) UnloadDriver() { s.Driver.Loaded = false }
+// UnloadDriver unloads the driver, as a reboot does too: processes and MIG
+// instances are gone, and MIG modes where the GPU does not keep them.
+func (s *State) UnloadDriver() {
+	s.Driver.Loaded = false
+	for i := range s.GPUs {
+		s.GPUs[i].unload()
+	}
+}
 
 // Raise appends an XID event of a GPU.
 func (s *State) Raise(name string, xid uint64) error {
@@ -100,4 +103,35 @@ func (g *GPU) Fail(query Query, result Result) {
 		g.Failures = map[Query]Result{}
 	}
 	g.Failures[query] = result
+	delete(g.FailuresLeft, query)
+}
+
+// FailTimes makes a query of the GPU fail that often.
+func (g *GPU) FailTimes(query Query, result Result, times int) {
+	g.Fail(query, result)
+	if g.FailuresLeft == nil {
+		g.FailuresLeft = map[Query]int{}
+	}
+	g.FailuresLeft[query] = times
+}
+
+// Clear makes a query of the GPU succeed again.
+func (g *GPU) Clear(query Query) {
+	delete(g.Failures, query)
+	delete(g.FailuresLeft, query)
+}
+
+// ClearFailures makes every query of the GPU succeed again.
+func (g *GPU) ClearFailures() { g.Failures, g.FailuresLeft = nil, nil }
+
+// Failed counts a failure of a query, where failures of it are counted.
+func (g *GPU) Failed(query Query) {
+	left, counted := g.FailuresLeft[query]
+	switch {
+	case !counted:
+	case left > 1:
+		g.FailuresLeft[query] = left - 1
+	default:
+		g.Clear(query)
+	}
 }

@@ -22,7 +22,9 @@ import (
 
 // Query names one question about a GPU, so that a failure can be injected
 // into it. All versions of an NVML function share one name: the function's
-// without "nvmlDevice" and "Get", beginning in lower case.
+// without "nvmlDevice" and "Get", beginning in lower case. Those that make and
+// destroy begin with the verb, and a question about an instance is one about
+// its GPU.
 type Query string
 
 // The queries that the simulated library answers.
@@ -55,6 +57,18 @@ const (
 	QueryRemainingCapacity   Query = "gpuInstanceRemainingCapacity"
 	QueryGPUInstances        Query = "gpuInstances"
 	QueryEvents              Query = "events"
+
+	QuerySetMIGMode             Query = "setMigMode"
+	QueryCreateGPUInstance      Query = "createGpuInstance"
+	QueryDestroyGPUInstance     Query = "destroyGpuInstance"
+	QueryGPUInstanceInfo        Query = "gpuInstanceInfo"
+	QueryGPUInstanceID          Query = "gpuInstanceId"
+	QueryComputeInstanceProfile Query = "computeInstanceProfileInfo"
+	QueryCreateComputeInstance  Query = "createComputeInstance"
+	QueryDestroyComputeInstance Query = "destroyComputeInstance"
+	QueryComputeInstances       Query = "computeInstances"
+	QueryComputeInstanceInfo    Query = "computeInstanceInfo"
+	QueryComputeInstanceID      Query = "computeInstanceId"
 )
 
 var queries = []Query{
@@ -63,6 +77,9 @@ var queries = []Query{
 	QueryAttributes, QueryMemoryInfo, QueryComputeMode, QueryPersistenceMode, QueryComputeProcesses,
 	QueryGraphicsProcesses, QueryMPSComputeProcesses, QueryMIGMode, QueryMaxMIGDeviceCount, QueryMIGDeviceHandle,
 	QueryGPUInstanceProfile, QueryPossiblePlacements, QueryRemainingCapacity, QueryGPUInstances, QueryEvents,
+	QuerySetMIGMode, QueryCreateGPUInstance, QueryDestroyGPUInstance, QueryGPUInstanceInfo, QueryGPUInstanceID,
+	QueryComputeInstanceProfile, QueryCreateComputeInstance, QueryDestroyComputeInstance, QueryComputeInstances,
+	QueryComputeInstanceInfo, QueryComputeInstanceID,
 }
 
 // Queries lists every query.

@@ -34,6 +34,9 @@ const (
 	DriverNotLoaded         Result = 9
 	Timeout                 Result = 10
 	GPUIsLost               Result = 15
+	ResetRequired           Result = 16
+	InUse                   Result = 19
+	InsufficientResources   Result = 23
 	ArgumentVersionMismatch Result = 25
 	Unknown                 Result = 999
 )
@@ -60,13 +63,13 @@ var resultNames = []struct {
 	{13, "FUNCTION_NOT_FOUND", "Function Not Found"},
 	{14, "CORRUPTED_INFOROM", "Corrupted infoROM"},
 	{GPUIsLost, "GPU_IS_LOST", "GPU is lost"},
-	{16, "RESET_REQUIRED", "GPU requires reset"},
+	{ResetRequired, "RESET_REQUIRED", "GPU requires reset"},
 	{17, "OPERATING_SYSTEM", "GPU access blocked by the operating system"},
 	{18, "LIB_RM_VERSION_MISMATCH", "Driver/library version mismatch"},
-	{19, "IN_USE", "In use by another client"},
+	{InUse, "IN_USE", "In use by another client"},
 	{20, "MEMORY", "Insufficient Memory"},
 	{21, "NO_DATA", "No data"},
-	{23, "INSUFFICIENT_RESOURCES", "Insufficient Resources"},
+	{InsufficientResources, "INSUFFICIENT_RESOURCES", "Insufficient Resources"},
 	{ArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH", "Argument version mismatch"},
 	{27, "NOT_READY", "Not Ready"},
 	{28, "GPU_NOT_FOUND", "No GPUs were found"},

@@ -15,6 +15,7 @@
 package state
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"strconv"
@@ -68,14 +69,14 @@ type GPU struct {
 	Lost        bool        `json:"lost,omitempty"`
 	MIG         MIGMode     `json:"mig"`
 	ComputeMode ComputeMode `json:"computeMode"`
+	// Instances are the MIG GPU instances, by ID.
+	Instances []GPUInstance `json:"instances,omitempty"`
+	Processes []Process     `json:"processes,omitempty"`
 	// Failures are the queries that fail, with what.
 	Failures map[Query]Result `json:"failures,omitempty"`
-}
-
-// MIGMode is the mode in force and the one after the next reset.
-type MIGMode struct {
-	Current bool `json:"current,omitempty"`
-	Pending bool `json:"pending,omitempty"`
+	// FailuresLeft is how often, for those that do not fail until they are
+	// cleared.
+	FailuresLeft map[Query]int `json:"failuresLeft,omitempty"`
 }
 
 // ComputeMode is an nvmlComputeMode_t value.
@@ -108,7 +109,7 @@ func New(preset *catalog.Preset, gpus int, seed string) (*State, error) {
 		position := preset.Position(slot)
 		id := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", seed, preset.Name, slot))
 		s.GPUs = append(s.GPUs, GPU{
-			UUID:     fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]),
+			UUID:     formatUUID("GPU", [16]byte(id[:16])),
 			Serial:   fmt.Sprintf("165%010d", (uint64(id[16])<<24 | uint64(id[17])<<16 | uint64(id[18])<<8 | uint64(id[19]))),
 			Model:    preset.Model(slot),
 			BusID:    position.BusID,
@@ -119,6 +120,17 @@ func New(preset *catalog.Preset, gpus int, seed string) (*State, error) {
 	}
 	s.probe()
 	return s, nil
+}
+
+// newUUID makes one that nothing else has.
+func newUUID(prefix string) string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return formatUUID(prefix, id)
+}
+
+func formatUUID(prefix string, id [16]byte) string {
+	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, id[0:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
 // Present lists the GPUs that the driver enumerates, so that a GPU's place in

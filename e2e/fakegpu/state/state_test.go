@@ -92,19 +92,6 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestLoadDriver(t *testing.T) {
-	s := newState(t, "h100x8", "")
-	s.GPUs[3].MIG.Pending = true
-	s.UnloadDriver()
-	if s.Driver.Loaded {
-		t.Error("the driver is loaded after unloading it")
-	}
-	s.LoadDriver()
-	if !s.Driver.Loaded || !s.GPUs[3].MIG.Current || s.GPUs[2].MIG.Current {
-		t.Errorf("after loading the driver: %+v", s)
-	}
-}
-
 func TestEventsAreBounded(t *testing.T) {
 	s := newState(t, "t4", "")
 	for range maxEvents + 10 {

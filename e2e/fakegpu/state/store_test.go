@@ -288,8 +288,18 @@ func TestDocumentSurvives(t *testing.T) {
 	store := newStore(t, "mixed")
 	err := store.Update(func(s *State) error {
 		s.GPUs[0].Fail(QueryMemoryInfo, Unknown)
-		s.GPUs[0].MIG.Pending = true
-		return errors.Join(s.Remove("2"), s.Raise("1", 31))
+		s.GPUs[0].FailTimes(QueryName, Unknown, 2)
+		s.GPUs[0].MIG = MIGMode{Current: true}
+		instance, err := s.GPUs[0].CreateInstance(19, 3)
+		if err != nil {
+			return err
+		}
+		compute, err := s.GPUs[0].CreateFullCompute(instance)
+		if err != nil {
+			return err
+		}
+		process := Process{PID: 7, Name: "python", MemoryBytes: 1 << 30, Instance: compute.UUID}
+		return errors.Join(s.GPUs[0].AddProcess(process), s.Remove("2"), s.Raise("1", 31))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ with their next call.`,
 	command.PersistentFlags().StringVar(&o.root, "root", os.Getenv(rootVariable),
 		"the driver root's directory (or set "+rootVariable+")")
 	command.AddCommand(newInit(o), newState(o), newSet(o), newRemoveGPU(o), newAddGPU(o),
-		newXID(o), newUnload(o), newLoad(o), newDestroy(o))
+		newMIG(o), newProcess(o), newReset(o), newXID(o), newUnload(o), newLoad(o), newDestroy(o))
 	return command
 }
 
@@ -85,6 +85,26 @@ func (o *options) update(command *cobra.Command, change func(*state.State) error
 	}
 	sayPlaceholders(command, root)
 	return nil
+}
+
+// updateGPU changes one GPU that a flag names.
+func (o *options) updateGPU(command *cobra.Command, name string, change func(*state.GPU) error) error {
+	return o.update(command, func(s *state.State) error {
+		if name == "" {
+			return errors.New("no GPU: give --gpu with an index, a UUID or a PCI address as 'fakegpu state' shows them")
+		}
+		gpu, err := s.Find(name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !s.Driver.Loaded:
+			return errors.New("the driver is not loaded: 'fakegpu load' does that")
+		case gpu.Removed:
+			return fmt.Errorf("GPU %s is removed: 'fakegpu add-gpu' brings it back", gpu.UUID)
+		}
+		return change(gpu)
+	})
 }
 
 func sayPlaceholders(command *cobra.Command, root *driverroot.Root) {

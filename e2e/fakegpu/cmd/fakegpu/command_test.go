@@ -204,6 +204,8 @@ func TestRefusals(t *testing.T) {
 		"clear unknown query":   {[]string{"set", "gpu", "0", "--clear", "colour"}, `unknown query "colour"`},
 		"MIG on GeForce":        {[]string{"set", "gpu", "0", "--mig"}, "has no MIG"},
 		"library state":         {[]string{"set", "library", "gone"}, "gone"},
+		"times that are none":   {[]string{"set", "gpu", "0", "--fail", "name=UNKNOWN*0"}, "1 or more"},
+		"times as a word":       {[]string{"set", "gpu", "0", "--fail", "name=UNKNOWN*once"}, "1 or more"},
 		"add a present GPU":     {[]string{"add-gpu", "0"}, "not removed"},
 		"XID that is no number": {[]string{"xid", "0", "bus"}, "give a number"},
 		"stray argument":        {[]string{"unload", "now"}, "now"},

@@ -17,6 +17,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,6 +51,7 @@ func newSetGPU(o *options) *cobra.Command {
 Queries that can be made to fail:
 ` + wrap(state.Queries()),
 		Example: `  fakegpu set gpu 3 --fail memoryInfo=UNKNOWN --fail migMode=NOT_SUPPORTED
+  fakegpu set gpu 3 --fail 'createComputeInstance=UNKNOWN*1'
   fakegpu set gpu 3 --clear memoryInfo
   fakegpu set gpu 0000:1b:00.0 --lost
   fakegpu set gpu 0 --lost=false`,
@@ -68,65 +70,83 @@ Queries that can be made to fail:
 		},
 	}
 	flags := command.Flags()
-	flags.StringArrayVar(&change.fail, "fail", nil, "QUERY=ERROR: let a query fail with an NVML error (repeatable)")
+	flags.StringArrayVar(&change.fail, "fail", nil, "QUERY=ERROR or QUERY=ERROR*TIMES: let a query fail with an NVML error, until it is cleared or that often (repeatable)")
 	flags.StringArrayVar(&change.clear, "clear", nil, "QUERY: let a query succeed again (repeatable)")
 	flags.BoolVar(&change.clearAll, "clear-failures", false, "let every query succeed again")
 	flags.BoolVar(&change.lost, "lost", false, "let the GPU fall off the bus; --lost=false brings it back")
-	flags.BoolVar(&change.mig, "mig", false, "turn MIG mode on; --mig=false turns it off")
+	flags.BoolVar(&change.mig, "mig", false, "turn MIG mode on, without a reset and whatever uses the GPU; --mig=false turns it off")
 	return command
 }
 
 func (c *gpuChange) apply(command *cobra.Command, gpu *state.GPU) error {
 	if c.clearAll {
-		gpu.Failures = nil
+		gpu.ClearFailures()
 	}
 	for _, name := range c.clear {
 		query, err := state.ParseQuery(name)
 		if err != nil {
 			return fmt.Errorf("--clear: %w", err)
 		}
-		delete(gpu.Failures, query)
+		gpu.Clear(query)
 	}
 	for _, text := range c.fail {
-		query, result, err := parseFailure(text)
-		if err != nil {
-			return err
+		if err := injectFailure(gpu, text); err != nil {
+			return fmt.Errorf("--fail %q: %w", text, err)
 		}
-		gpu.Fail(query, result)
 	}
 	if command.Flags().Changed("lost") {
 		gpu.Lost = c.lost
 	}
 	if command.Flags().Changed("mig") {
-		model, err := catalog.Lookup(gpu.Model)
-		if err != nil {
-			return err
-		}
-		if model.MIG == nil {
-			return fmt.Errorf("--mig: GPU %s is a %s, which has no MIG", gpu.UUID, model.Name)
-		}
-		gpu.MIG = state.MIGMode{Current: c.mig, Pending: c.mig}
+		return c.setMIG(gpu)
 	}
 	return nil
 }
 
-func parseFailure(text string) (state.Query, state.Result, error) {
+// setMIG sets the mode without the conditions that 'fakegpu mig' keeps to.
+func (c *gpuChange) setMIG(gpu *state.GPU) error {
+	model, err := catalog.Lookup(gpu.Model)
+	if err != nil {
+		return err
+	}
+	if model.MIG == nil {
+		return fmt.Errorf("--mig: GPU %s is a %s, which has no MIG", gpu.UUID, model.Name)
+	}
+	if !c.mig && len(gpu.Instances) > 0 {
+		return fmt.Errorf("--mig=false: GPU %s has instances: 'fakegpu mig destroy --gpu %s --instance all' destroys them", gpu.UUID, gpu.UUID)
+	}
+	gpu.MIG = state.MIGMode{Current: c.mig, Pending: c.mig}
+	return nil
+}
+
+// injectFailure parses QUERY=ERROR or QUERY=ERROR*TIMES.
+func injectFailure(gpu *state.GPU, text string) error {
 	name, failure, ok := strings.Cut(text, "=")
 	if !ok {
-		return "", 0, fmt.Errorf("--fail %q: write QUERY=ERROR, for example memoryInfo=UNKNOWN", text)
+		return errors.New("write QUERY=ERROR, for example memoryInfo=UNKNOWN")
 	}
 	query, err := state.ParseQuery(name)
 	if err != nil {
-		return "", 0, fmt.Errorf("--fail %q: %w", text, err)
+		return err
 	}
+	failure, count, counted := strings.Cut(failure, "*")
 	result, err := state.ParseResult(failure)
 	if err != nil {
-		return "", 0, fmt.Errorf("--fail %q: %w", text, err)
+		return err
 	}
 	if result == state.Success {
-		return "", 0, fmt.Errorf("--fail %q: --clear %s lets a query succeed", text, query)
+		return fmt.Errorf("--clear %s lets a query succeed", query)
 	}
-	return query, result, nil
+	if !counted {
+		gpu.Fail(query, result)
+		return nil
+	}
+	times, err := strconv.Atoi(count)
+	if err != nil || times < 1 {
+		return fmt.Errorf("%q is no number of times: write 1 or more", count)
+	}
+	gpu.FailTimes(query, result, times)
+	return nil
 }
 
 func newSetLibrary(o *options) *cobra.Command {

@@ -43,20 +43,30 @@ func newState(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch format {
-			case "table":
-				return printTable(command.OutOrStdout(), current)
-			case "json":
-				encoder := json.NewEncoder(command.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(current)
-			default:
-				return fmt.Errorf("unknown output %q: use table or json", format)
-			}
+			return printAs(command.OutOrStdout(), format, current, func(out io.Writer) error { return printTable(out, current) })
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	addOutput(command, &format)
 	return command
+}
+
+// addOutput lets a command print a table or JSON.
+func addOutput(command *cobra.Command, format *string) {
+	command.Flags().StringVarP(format, "output", "o", "table", "table or json")
+}
+
+// printAs prints a value in the format that was asked for.
+func printAs(out io.Writer, format string, value any, table func(io.Writer) error) error {
+	switch format {
+	case "table":
+		return table(out)
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	default:
+		return fmt.Errorf("unknown output %q: use table or json", format)
+	}
 }
 
 func printTable(out io.Writer, s *state.State) error {
@@ -70,7 +80,7 @@ func printTable(out io.Writer, s *state.State) error {
 	fmt.Fprintf(out, "Preset %s, driver %s (CUDA %d.%d), %s\n",
 		s.Preset, s.Driver.Version, s.Driver.CUDA/1000, s.Driver.CUDA%1000/10, loaded)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "INDEX\tMINOR\tUUID\tPRODUCT\tMEMORY\tRESERVED\tPCI\tNUMA\tMIG\tCONDITION")
+	fmt.Fprintln(table, "INDEX\tMINOR\tUUID\tPRODUCT\tMEMORY\tRESERVED\tPCI\tNUMA\tMIG\tPROCESSES\tCONDITION")
 	for i := range s.GPUs {
 		gpu := &s.GPUs[i]
 		model, err := catalog.Lookup(gpu.Model)
@@ -81,21 +91,25 @@ func printTable(out io.Writer, s *state.State) error {
 		if n, ok := s.Index(gpu.UUID); ok {
 			index, minor = fmt.Sprint(n), fmt.Sprint(gpu.Minor)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%dMi\t%dMi\t%s\t%d\t%s\t%s\n", index, minor, gpu.UUID, model.Name,
-			model.MemoryBytes/catalog.MiB, model.ReservedBytes/catalog.MiB, gpu.BusID, gpu.NUMANode, migText(model, gpu), condition(gpu))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%dMi\t%dMi\t%s\t%d\t%s\t%d\t%s\n", index, minor, gpu.UUID, model.Name,
+			model.MemoryBytes/catalog.MiB, model.ReservedBytes/catalog.MiB, gpu.BusID, gpu.NUMANode,
+			migText(model, gpu), len(gpu.Processes), condition(gpu))
 	}
 	return table.Flush()
 }
 
 func migText(model *catalog.Model, gpu *state.GPU) string {
-	switch {
-	case model.MIG == nil:
+	if model.MIG == nil {
 		return "-"
-	case gpu.MIG.Current != gpu.MIG.Pending:
-		return onOff(gpu.MIG.Current) + " (pending " + onOff(gpu.MIG.Pending) + ")"
-	default:
-		return onOff(gpu.MIG.Current)
 	}
+	text := onOff(gpu.MIG.Current)
+	if count := len(gpu.Instances); count > 0 {
+		text += fmt.Sprintf(", instances: %d", count)
+	}
+	if gpu.MIG.Current != gpu.MIG.Pending {
+		text += " (pending " + onOff(gpu.MIG.Pending) + ")"
+	}
+	return text
 }
 
 func onOff(on bool) string {
@@ -114,7 +128,11 @@ func condition(gpu *state.GPU) string {
 		parts = append(parts, "lost")
 	}
 	for query, result := range gpu.Failures {
-		parts = append(parts, fmt.Sprintf("%s=%s", query, result))
+		text := fmt.Sprintf("%s=%s", query, result)
+		if left, counted := gpu.FailuresLeft[query]; counted {
+			text += fmt.Sprintf("*%d", left)
+		}
+		parts = append(parts, text)
 	}
 	if len(parts) == 0 {
 		return "ok"
