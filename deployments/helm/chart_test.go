@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/memslice/memslice/pkg/golden"
 )
@@ -76,11 +77,12 @@ func TestNotes(t *testing.T) {
 	}{
 		{
 			name: "defaults",
-			want: []string{"kubectl get resourceslices", "deviceClassName: slice.memslice.dev", "rollout status daemonset/memslice-kubelet-plugin"},
+			want: []string{"kubectl get resourceslices", "deviceClassName: slice.memslice.dev", "memslice.dev/placement: spread", "rollout status daemonset/memslice-kubelet-plugin"},
 			not:  []string{"WARNING"},
 		},
 		{name: "no policy", args: []string{"--set", "admissionPolicy.enabled=false"}, want: []string{"WARNING: admissionPolicy.enabled is false"}},
-		{name: "no classes", args: []string{"--set", "deviceClasses.create=false"}, not: []string{"slice.memslice.dev"}},
+		{name: "no classes", args: []string{"--set", "deviceClasses.create=false"}, not: []string{"slice.memslice.dev", "memslice.dev/placement"}},
+		{name: "no spreading", args: []string{"--set", "spreadPolicy.enabled=false"}, want: []string{"slice.memslice.dev"}, not: []string{"memslice.dev/placement"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			args := []string{"install", "memslice", chart, "--namespace", "memslice", "--dry-run=client"}
@@ -133,11 +135,13 @@ func TestRights(t *testing.T) {
 	if diff := cmp.Diff(want, only[*rbacv1.ClusterRole](t, objects).Rules); diff != "" {
 		t.Errorf("Rights of the plugin (-want +got):\n%s", diff)
 	}
-	if roles := all[*rbacv1.Role](objects); len(roles) > 0 {
-		t.Errorf("The chart renders further roles: %v", roles)
+	role := only[*rbacv1.Role](t, objects)
+	events := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
+	if diff := cmp.Diff(events, role.Rules); diff != "" || role.Namespace != metav1.NamespaceDefault {
+		t.Errorf("Rights in namespace %s (-want +got):\n%s", role.Namespace, diff)
 	}
-	if bindings := all[*rbacv1.RoleBinding](objects); len(bindings) > 0 {
-		t.Errorf("The chart renders further role bindings: %v", bindings)
+	if binding := only[*rbacv1.RoleBinding](t, objects); binding.Namespace != role.Namespace || binding.RoleRef.Name != role.Name {
+		t.Errorf("The binding of namespace %s is to role %s, the chart's role is %s of %s", binding.Namespace, binding.RoleRef.Name, role.Name, role.Namespace)
 	}
 	if only[*corev1.ServiceAccount](t, objects).AutomountServiceAccountToken == nil {
 		t.Error("Any pod with the service account gets its token")
@@ -145,15 +149,15 @@ func TestRights(t *testing.T) {
 }
 
 func TestOptionalObjects(t *testing.T) {
-	objects := render(t, set("deviceClasses.create=false", "admissionPolicy.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine"))
+	objects := render(t, set("deviceClasses.create=false", "admissionPolicy.enabled=false", "spreadPolicy.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine"))
 	for _, o := range objects {
 		switch o.(type) {
-		case *appsv1.DaemonSet, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
+		case *appsv1.DaemonSet, *corev1.ConfigMap, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
 		default:
 			t.Errorf("The chart renders a %T although it is switched off", o)
 		}
 	}
-	if len(objects) != 3 {
-		t.Errorf("The chart renders %d objects, want 3", len(objects))
+	if len(objects) != 6 {
+		t.Errorf("The chart renders %d objects, want 6", len(objects))
 	}
 }

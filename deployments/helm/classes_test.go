@@ -60,14 +60,13 @@ func TestClasses(t *testing.T) {
 	}
 	text := func(s string) resourceapi.DeviceAttribute { return resourceapi.DeviceAttribute{StringValue: &s} }
 	devices := map[string]device{
-		"a partition":            {driver: driverName, attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"type": text("mig")}, class: "mig.memslice.dev"},
 		"a later form":           {driver: driverName, attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"type": text("time-slice")}},
 		"no type":                {driver: driverName, attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"uuid": text("GPU-1")}},
 		"no attributes":          {driver: driverName},
 		"another driver":         {driver: "gpu.example.com", attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"type": text("gpu")}},
 		"another driver's claim": {driver: "gpu.example.com", attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{driverName + "/type": text("gpu")}},
 	}
-	for name, class := range map[gpu.Form]string{gpu.Slice: "slice.memslice.dev", gpu.Whole: "gpu.memslice.dev"} {
+	for name, class := range map[gpu.Form]string{gpu.Slice: "slice.memslice.dev", gpu.Whole: "gpu.memslice.dev", gpu.MIG: "mig.memslice.dev"} {
 		devices["published "+string(name)] = device{driver: driverName, attributes: published(t)[name], class: class}
 	}
 	for name, d := range devices {
@@ -99,6 +98,20 @@ func TestExtendedResource(t *testing.T) {
 // published is what the plugin says of one GPU, by the form it is offered in.
 func published(t *testing.T) map[gpu.Form]map[resourceapi.QualifiedName]resourceapi.DeviceAttribute {
 	t.Helper()
+	forms := map[gpu.Form]map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{}
+	for _, d := range devices(t) {
+		forms[d.Form] = publish.Attributes(d)
+	}
+	if len(forms) != 3 {
+		t.Fatalf("The GPU is published in %d forms, want 3", len(forms))
+	}
+	return forms
+}
+
+// devices are those of one GPU that is offered in each form.
+func devices(t *testing.T) []gpu.Device {
+	t.Helper()
+	profile := gpu.Profile{Name: "1g.10gb", MemorySlices: 1, ComputeSlices: 1, Count: 7, Memory: 10 << 30, Multiprocessors: 16, Starts: []int{0, 1, 2, 3, 4, 5, 6}}
 	card := gpu.GPU{
 		UUID:            "GPU-5d2f9c1e-0000-4000-8000-000000000001",
 		ProductName:     "NVIDIA H100 80GB HBM3",
@@ -106,23 +119,14 @@ func published(t *testing.T) map[gpu.Form]map[resourceapi.QualifiedName]resource
 		Memory:          &gpu.Memory{Total: 80 << 30},
 		Multiprocessors: 132,
 		PCIBusID:        "0000:1b:00.0",
+		MIG:             &gpu.MultiInstance{Profiles: []gpu.Profile{profile}},
 	}
-	devices, problems := publish.Devices("node-1", []gpu.GPU{card}, publish.Options{})
+	devices, problems := publish.Devices([]publish.Offer{{
+		GPU: card, Pool: publish.PoolName("node-1", &card), Shares: true, Whole: true,
+		Profiles: []gpu.Profile{profile}, MIGOnDemand: true, MemoryMin: 256 << 20, MemoryStep: 1 << 20, Ranks: gpu.MaxRanks,
+	}})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	forms := map[gpu.Form]map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{}
-	for _, s := range publish.Resources("node-1", devices, nil).Pools["node-1"].Slices {
-		for _, d := range s.Devices {
-			for _, offered := range devices {
-				if offered.Name == d.Name {
-					forms[offered.Form] = d.Attributes
-				}
-			}
-		}
-	}
-	if len(forms) != 2 {
-		t.Fatalf("The GPU is published in %d forms, want 2", len(forms))
-	}
-	return forms
+	return devices
 }

@@ -31,6 +31,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -157,6 +158,25 @@ func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
 	if len(found) != 1 {
 		var zero T
 		t.Fatalf("The chart renders %d objects of type %T, want 1", len(found), zero)
+	}
+	return found[0]
+}
+
+// named is the object of its type whose name ends like that.
+func named[T interface {
+	runtime.Object
+	metav1.Object
+}](t *testing.T, objects []runtime.Object, suffix string) T {
+	t.Helper()
+	var found []T
+	for _, o := range all[T](objects) {
+		if strings.HasSuffix(o.GetName(), suffix) {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 {
+		var zero T
+		t.Fatalf("The chart renders %d objects of type %T named …%s, want 1", len(found), zero, suffix)
 	}
 	return found[0]
 }

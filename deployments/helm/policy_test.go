@@ -27,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/memslice/memslice/pkg/gpu"
+	"github.com/memslice/memslice/pkg/publish"
 )
 
 const (
@@ -35,12 +36,12 @@ const (
 )
 
 func TestPolicy(t *testing.T) {
-	policy := compile(t, only[*admissionregistrationv1.ValidatingAdmissionPolicy](t, render(t, installation{})))
+	policy := compile(t, named[*admissionregistrationv1.ValidatingAdmissionPolicy](t, render(t, installation{}), "-resourceslices"))
 	plugin := func(extra map[string][]string) user.Info {
 		return &user.DefaultInfo{Name: "system:serviceaccount:memslice:memslice-kubelet-plugin", Extra: extra}
 	}
 	onNode1 := plugin(map[string][]string{serviceaccount.NodeNameKey: {"node-1"}})
-	own := slice(driverName, "node-1")
+	own, others := slice(driverName, "node-1", "node-1"), slice(driverName, "node-2", "node-2")
 	for _, test := range []struct {
 		name     string
 		user     user.Info
@@ -50,23 +51,35 @@ func TestPolicy(t *testing.T) {
 		{name: "create for the own node", user: onNode1, new: own},
 		{name: "update for the own node", user: onNode1, new: own, old: own},
 		{name: "delete for the own node", user: onNode1, old: own},
-		{name: "create for another node", user: onNode1, new: slice(driverName, "node-2"), denied: "on node node-1 may write only that node's ResourceSlices, spec.nodeName is 'node-2'"},
-		{name: "update of another node's", user: onNode1, new: slice(driverName, "node-2"), old: slice(driverName, "node-2"), denied: "spec.nodeName is 'node-2'"},
-		{name: "delete of another node's", user: onNode1, old: slice(driverName, "node-2"), denied: "spec.nodeName is 'node-2'"},
-		{name: "take over from another node", user: onNode1, new: own, old: slice(driverName, "node-2"), denied: "spec.nodeName is 'node-2'"},
-		{name: "create for all nodes", user: onNode1, new: slice(driverName, ""), denied: "spec.nodeName is ''"},
-		{name: "create for another driver", user: onNode1, new: slice("gpu.example.com", "node-1"), denied: "may write only ResourceSlices of driver gpu.memslice.dev, spec.driver is gpu.example.com"},
-		{name: "delete of another driver's", user: onNode1, old: slice("gpu.example.com", "node-1"), denied: "spec.driver is gpu.example.com"},
+		{name: "create for another node", user: onNode1, new: others, denied: "on node node-1 may write only that node's ResourceSlices, spec.nodeName is 'node-2'"},
+		{name: "update of another node's", user: onNode1, new: others, old: others, denied: "spec.nodeName is 'node-2'"},
+		{name: "delete of another node's", user: onNode1, old: others, denied: "spec.nodeName is 'node-2'"},
+		{name: "take over from another node", user: onNode1, new: own, old: others, denied: "spec.nodeName is 'node-2'"},
+		{name: "create for all nodes", user: onNode1, new: slice(driverName, "", "node-1"), denied: "spec.nodeName is ''"},
+		{name: "create for another driver", user: onNode1, new: slice("gpu.example.com", "node-1", "node-1"), denied: "may write only ResourceSlices of driver gpu.memslice.dev, spec.driver is gpu.example.com"},
+		{name: "delete of another driver's", user: onNode1, old: slice("gpu.example.com", "node-1", "node-1"), denied: "spec.driver is gpu.example.com"},
+		{name: "pool of a GPU's own", user: onNode1, new: slice(driverName, "node-1", "node-1/gpu-1f5e9c0a-77b2")},
+		{name: "pool of another node", user: onNode1, new: slice(driverName, "node-1", "node-2"), denied: "may write only pools whose name is the node's or begins with it and a slash, spec.pool.name is 'node-2'"},
+		{name: "pool of another node's GPU", user: onNode1, new: slice(driverName, "node-1", "node-2/gpu-1f5e9c0a-77b2"), denied: "spec.pool.name is 'node-2/gpu-1f5e9c0a-77b2'"},
+		{name: "pool of a node with a longer name", user: onNode1, new: slice(driverName, "node-1", "node-10/gpu-1f5e9c0a-77b2"), denied: "spec.pool.name is 'node-10/gpu-1f5e9c0a-77b2'"},
+		{name: "take over a pool", user: onNode1, new: own, old: slice(driverName, "node-1", "shared"), denied: "spec.pool.name is 'shared'"},
 		{name: "token without a node", user: plugin(map[string][]string{"example.com/other": {"x"}}), new: own, denied: "this token names no node"},
 		{name: "token without anything", user: plugin(nil), new: own, denied: "this token names no node"},
 		{name: "empty node in the token", user: plugin(map[string][]string{serviceaccount.NodeNameKey: {}}), new: own, denied: "this token names no node"},
-		{name: "no node on either side", user: plugin(nil), new: slice(driverName, ""), denied: "this token names no node"},
+		{name: "no node on either side", user: plugin(nil), new: slice(driverName, "", ""), denied: "this token names no node"},
 		{name: "delete without a node", user: plugin(nil), old: own, denied: "this token names no node"},
-		{name: "an administrator", user: &user.DefaultInfo{Name: "admin"}, new: slice(driverName, "node-2")},
-		{name: "another driver", user: &user.DefaultInfo{Name: "system:serviceaccount:other:memslice-kubelet-plugin"}, new: slice("gpu.example.com", "node-2")},
+		{name: "an administrator", user: &user.DefaultInfo{Name: "admin"}, new: others},
+		{name: "another driver", user: &user.DefaultInfo{Name: "system:serviceaccount:other:memslice-kubelet-plugin"}, new: slice("gpu.example.com", "node-2", "node-2")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			denied := policy.review(t, test.user, test.new, test.old)
+			w := write{who: test.user}
+			if test.new != nil {
+				w.new = test.new
+			}
+			if test.old != nil {
+				w.old = test.old
+			}
+			denied := policy.review(t, w)
 			switch {
 			case test.denied == "" && denied != "":
 				t.Errorf("Denied: %s", denied)
@@ -76,6 +89,24 @@ func TestPolicy(t *testing.T) {
 				t.Errorf("The message blames the right node: %s", denied)
 			}
 		})
+	}
+}
+
+// The pools that the plugin publishes are among those that it may write.
+func TestPublishedPools(t *testing.T) {
+	policy := compile(t, named[*admissionregistrationv1.ValidatingAdmissionPolicy](t, render(t, installation{}), "-resourceslices"))
+	who := &user.DefaultInfo{
+		Name:  "system:serviceaccount:memslice:memslice-kubelet-plugin",
+		Extra: map[string][]string{serviceaccount.NodeNameKey: {"node-1"}},
+	}
+	pools := publish.Resources("node-1", devices(t)).Pools
+	if len(pools) != 2 {
+		t.Errorf("There are %d pools, want the node's and the GPU's", len(pools))
+	}
+	for name := range pools {
+		if denied := policy.review(t, write{who: who, new: slice(driverName, "node-1", name)}); denied != "" {
+			t.Error(denied)
+		}
 	}
 }
 
@@ -113,27 +144,29 @@ func TestIdentity(t *testing.T) {
 			}
 			binding := only[*rbacv1.ClusterRoleBinding](t, objects)
 			want := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: test.namespace, Name: test.user}
-			if len(binding.Subjects) != 1 || binding.Subjects[0] != want {
-				t.Errorf("The rights are of %v, want %v", binding.Subjects, want)
+			for _, subjects := range [][]rbacv1.Subject{binding.Subjects, only[*rbacv1.RoleBinding](t, objects).Subjects} {
+				if len(subjects) != 1 || subjects[0] != want {
+					t.Errorf("The rights are of %v, want %v", subjects, want)
+				}
 			}
 			if role := only[*rbacv1.ClusterRole](t, objects); binding.RoleRef.Name != role.Name {
 				t.Errorf("The binding is to role %s, the chart's is %s", binding.RoleRef.Name, role.Name)
 			}
-			policy := only[*admissionregistrationv1.ValidatingAdmissionPolicy](t, objects)
-			policyBinding := only[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects).Spec
+			policy := named[*admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "-resourceslices")
+			policyBinding := named[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects, "-resourceslices").Spec
 			if policyBinding.PolicyName != policy.Name || policyBinding.MatchResources != nil {
 				t.Errorf("The binding is to policy %s with matchResources %v, the chart's policy is %s", policyBinding.PolicyName, policyBinding.MatchResources, policy.Name)
 			}
 			account := serviceaccount.UserInfo(test.namespace, test.user, "")
-			if compile(t, policy).review(t, account, slice(driverName, "node-1"), nil) == "" {
+			if compile(t, policy).review(t, write{who: account, new: slice(driverName, "node-1", "node-1")}) == "" {
 				t.Errorf("The policy does not match %s", account.GetName())
 			}
 		})
 	}
 }
 
-func slice(driver, node string) *resourceapi.ResourceSlice {
-	s := &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Driver: driver}}
+func slice(driver, node, pool string) *resourceapi.ResourceSlice {
+	s := &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Driver: driver, Pool: resourceapi.ResourcePool{Name: pool}}}
 	if node != "" {
 		s.Spec.NodeName = &node
 	}

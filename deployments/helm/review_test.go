@@ -15,25 +15,108 @@
 package chart_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/cel-go/cel"
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/client-go/kubernetes/scheme"
 )
+
+// write is what somebody asks of the API server. Without an old object it is a
+// CREATE, without a new one a DELETE.
+type write struct {
+	who      user.Info
+	new, old runtime.Object
+}
+
+func (w write) versioned(t *testing.T) *admission.VersionedAttributes {
+	t.Helper()
+	operation, options, object := admission.Update, runtime.Object(&metav1.UpdateOptions{}), w.new
+	switch {
+	case w.new == nil:
+		operation, options, object = admission.Delete, &metav1.DeleteOptions{}, w.old
+	case w.old == nil:
+		operation, options = admission.Create, &metav1.CreateOptions{}
+	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := kinds[0].GroupVersion().WithResource(strings.ToLower(kinds[0].Kind) + "s")
+	who := w.who
+	if who == nil {
+		who = &user.DefaultInfo{Name: "somebody"}
+	}
+	return &admission.VersionedAttributes{
+		Attributes:         admission.NewAttributesRecord(w.new, w.old, kinds[0], "", "", resource, "", operation, options, false, who),
+		VersionedObject:    admission.NewLazyObject(w.new),
+		VersionedOldObject: admission.NewLazyObject(w.old),
+		VersionedKind:      kinds[0],
+	}
+}
+
+func request(v *admission.VersionedAttributes) *admissionv1.AdmissionRequest {
+	return admissioncel.CreateAdmissionRequest(v.Attributes, metav1.GroupVersionResource(v.GetResource()), metav1.GroupVersionKind(v.VersionedKind))
+}
+
+// selects tells whether one of a write's objects has the labels.
+func selects(t *testing.T, labelSelector *metav1.LabelSelector, v *admission.VersionedAttributes) bool {
+	t.Helper()
+	if labelSelector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []runtime.Object{v.GetObject(), v.GetOldObject()} {
+		if object == nil {
+			continue
+		}
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if selector.Matches(labels.Set(accessor.GetLabels())) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches tells whether a policy is for such a write at all.
+func matches(t *testing.T, constraints *admissionregistrationv1.MatchResources, v *admission.VersionedAttributes) bool {
+	t.Helper()
+	if !selects(t, constraints.ObjectSelector, v) {
+		return false
+	}
+	for _, rule := range constraints.ResourceRules {
+		if slices.Contains(rule.APIGroups, v.GetResource().Group) && slices.Contains(rule.APIVersions, v.GetResource().Version) &&
+			slices.Contains(rule.Resources, v.GetResource().Resource) && slices.Contains(rule.Operations, admissionregistrationv1.OperationType(v.GetOperation())) {
+			return true
+		}
+	}
+	return false
+}
 
 // policy evaluates a ValidatingAdmissionPolicy with the API server's own
 // compiler.
 type policy struct {
+	constraints                       *admissionregistrationv1.MatchResources
 	conditions, validations, messages admissioncel.ConditionEvaluator
-	context                           func() admissioncel.CompositionContext
+	compiler                          *admissioncel.CompositedCompiler
 }
 
 func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy) policy {
@@ -41,17 +124,7 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 	if *p.Spec.FailurePolicy != admissionregistrationv1.Fail {
 		t.Errorf("The policy lets pass what it cannot judge: failurePolicy %s", *p.Spec.FailurePolicy)
 	}
-	compiler, err := admissioncel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := admissioncel.OptionalVariableDeclarations{}
-	for _, v := range p.Spec.Variables {
-		result := compiler.CompileAndStoreVariable(expression{name: v.Name, text: v.Expression, returns: cel.AnyType}, options, environment.NewExpressions)
-		if result.Error != nil {
-			t.Fatalf("Variable %s: %v", v.Name, result.Error)
-		}
-	}
+	compiler := compileVariables(t, p.Spec.Variables)
 	var conditions, validations, messages []admissioncel.ExpressionAccessor
 	for _, c := range p.Spec.MatchConditions {
 		conditions = append(conditions, expression{name: c.Name, text: c.Expression, returns: cel.BoolType})
@@ -60,11 +133,13 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 		validations = append(validations, expression{text: v.Expression, returns: cel.BoolType})
 		messages = append(messages, expression{text: v.MessageExpression, returns: cel.StringType})
 	}
+	options := admissioncel.OptionalVariableDeclarations{}
 	compiled := policy{
+		constraints: p.Spec.MatchConstraints,
 		conditions:  compiler.CompileCondition(conditions, options, environment.NewExpressions),
 		validations: compiler.CompileCondition(validations, options, environment.NewExpressions),
 		messages:    compiler.CompileCondition(messages, options, environment.NewExpressions),
-		context:     func() admissioncel.CompositionContext { return compiler.CreateContext(t.Context()) },
+		compiler:    compiler,
 	}
 	for _, e := range []admissioncel.ConditionEvaluator{compiled.conditions, compiled.validations, compiled.messages} {
 		for _, err := range e.CompilationErrors() {
@@ -74,30 +149,30 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 	return compiled
 }
 
-// review returns the message with which the policy denies a write, or nothing.
-// Without an old slice it is a CREATE, without a new one a DELETE.
-func (p policy) review(t *testing.T, who user.Info, updated, old *resourceapi.ResourceSlice) string {
+func compileVariables(t *testing.T, variables []admissionregistrationv1.Variable) *admissioncel.CompositedCompiler {
 	t.Helper()
-	operation, options := admission.Update, runtime.Object(&metav1.UpdateOptions{})
-	var newObject, oldObject runtime.Object
-	if updated == nil {
-		operation, options = admission.Delete, &metav1.DeleteOptions{}
-	} else {
-		newObject = updated
+	compiler, err := admissioncel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if old == nil {
-		operation, options = admission.Create, &metav1.CreateOptions{}
-	} else {
-		oldObject = old
+	for _, v := range variables {
+		e := expression{name: v.Name, text: v.Expression, returns: cel.AnyType}
+		if result := compiler.CompileAndStoreVariable(e, admissioncel.OptionalVariableDeclarations{}, environment.NewExpressions); result.Error != nil {
+			t.Fatalf("Variable %s: %v", v.Name, result.Error)
+		}
 	}
-	kind := resourceapi.SchemeGroupVersion.WithKind("ResourceSlice")
-	resource := resourceapi.SchemeGroupVersion.WithResource("resourceslices")
-	attributes := admission.NewAttributesRecord(newObject, oldObject, kind, "", "", resource, "", operation, options, false, who)
-	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedObject: admission.NewLazyObject(newObject), VersionedOldObject: admission.NewLazyObject(oldObject), VersionedKind: kind}
-	request := admissioncel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind))
+	return compiler
+}
 
+// review returns the message with which the policy denies a write, or nothing.
+func (p policy) review(t *testing.T, w write) string {
+	t.Helper()
+	versioned := w.versioned(t)
+	if !matches(t, p.constraints, versioned) {
+		return ""
+	}
 	evaluate := func(e admissioncel.ConditionEvaluator) []admissioncel.EvaluationResult {
-		results, _, err := e.ForInput(p.context(), versioned, request, admissioncel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+		results, _, err := e.ForInput(p.compiler.CreateContext(t.Context()), versioned, request(versioned), admissioncel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
 		if err != nil {
 			t.Fatal(err)
 		}

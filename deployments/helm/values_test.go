@@ -41,10 +41,11 @@ func TestRefusals(t *testing.T) {
 		{name: "wrong pull policy", values: []string{"image.pullPolicy=Sometimes"}, want: "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
 		{name: "wrong logging format", values: []string{"loggingFormat=xml"}, want: "value must be one of 'text', 'json'"},
 		{name: "null for a required value", values: []string{"kubeletRootDir=null"}, want: "missing property 'kubeletRootDir'"},
-		{name: "no quantity", values: []string{"sharing.memoryMin=256MB"}, want: "at '/sharing/memoryMin'"},
-		{name: "negative quantity", values: []string{"sharing.memoryStep=-1Mi"}, want: "at '/sharing/memoryStep'"},
-		{name: "fractions of a byte", values: []string{"sharing.memoryStep=500m"}, want: "at '/sharing/memoryStep'"},
-		{name: "nothing for a share", values: []string{"sharing.memoryMin=0Mi"}, want: "at '/sharing/memoryMin'"},
+		{name: "former value", values: []string{"sharing.memoryMin=256Mi"}, want: "sharing: has gone; write sharing.memoryMin as nodeConfig.defaults.memory.min"},
+		{name: "no ranks", values: []string{"spreadPolicy.ranks=0"}, want: "at '/spreadPolicy/ranks': minimum: got 0, want 1"},
+		{name: "more ranks than alternatives", values: []string{"spreadPolicy.ranks=8"}, want: "at '/spreadPolicy/ranks': maximum: got 8, want 7"},
+		{name: "no name of a class", values: []string{"spreadPolicy.deviceClasses={}"}, want: "at '/spreadPolicy/deviceClasses/0'"},
+		{name: "code for a class", values: []string{`spreadPolicy.deviceClasses={a"]}`}, want: "at '/spreadPolicy/deviceClasses/0'"},
 		{name: "hectic scans", values: []string{"kubeletPlugin.scanInterval=100ms"}, want: "at '/kubeletPlugin/scanInterval'"},
 		{name: "no duration", values: []string{"kubeletPlugin.scanInterval=10"}, want: "at '/kubeletPlugin/scanInterval'"},
 
@@ -66,14 +67,22 @@ func TestRefusals(t *testing.T) {
 		{name: "extended resource of Kubernetes", values: []string{"deviceClasses.extendedResourceName=x.kubernetes.io/gpu"}, want: "not of kubernetes.io"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := template(t, set(test.values...))
-			if err == nil {
-				t.Fatalf("%v is accepted", test.values)
-			}
-			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v: got %v\nwant a message with %q", test.values, err, test.want)
-			}
+			refused(t, set(test.values...), test.want)
 		})
+	}
+	t.Run("nothing to spread", func(t *testing.T) {
+		refused(t, setJSON("spreadPolicy.deviceClasses=[]"), "at '/spreadPolicy/deviceClasses': minItems: got 0, want 1")
+	})
+}
+
+func refused(t *testing.T, i installation, want string) {
+	t.Helper()
+	_, err := template(t, i)
+	if err == nil {
+		t.Fatalf("%v is accepted", i.args)
+	}
+	if !strings.Contains(err.Error(), want) {
+		t.Errorf("%v: got %v\nwant a message with %q", i.args, err, want)
 	}
 }
 
@@ -92,8 +101,8 @@ func TestAccepted(t *testing.T) {
 		{"global.anything=else"},
 		{"image.repository=localhost:5000/memslice"},
 		{"driverRoot=/"},
-		{"sharing.memoryMin=0.5Gi", "sharing.memoryStep=1e6"},
-		{"sharing.memoryMin=104857600", "kubeletPlugin.scanInterval=1m30s"},
+		{"nodeConfig.defaults.memory.min=0.5Gi", "nodeConfig.defaults.memory.step=1e6"},
+		{"nodeConfig.defaults.memory.reserve=0Gi", "kubeletPlugin.scanInterval=1m30s"},
 		{"deviceClasses.extendedResourceName=nvidia.com/gpu"},
 	} {
 		if _, err := template(t, set(values...)); err != nil {
@@ -115,6 +124,8 @@ func TestValuesAreDescribed(t *testing.T) {
 	readme := string(readChartFile(t, "README.md"))
 	// Helm sets it, for every chart that is a dependency of another.
 	delete(schema["properties"].(map[string]any), "global")
+	// Described to be refused with a message.
+	delete(schema["properties"].(map[string]any), "sharing")
 
 	compareKeys(t, "", values, schema)
 	for key, value := range values {
@@ -138,7 +149,7 @@ func compareKeys(t *testing.T, path string, values, schema map[string]any) {
 	if closed, ok := schema["additionalProperties"].(bool); !ok || closed || properties == nil {
 		return
 	}
-	// affinity and resources are the API's own types, whose fields are optional.
+	// The fields of affinity, resources and nodeConfig are optional.
 	if len(values) == 0 {
 		return
 	}

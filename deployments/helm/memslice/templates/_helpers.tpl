@@ -65,7 +65,6 @@ app.kubernetes.io/part-of: memslice
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{- /* A number from a values file is a float64, which would print with an exponent. */ -}}
-{{- define "memslice.quantity" -}}
-{{- if kindIs "float64" . }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- define "memslice.nodeConfigFile" -}}
+nodeconfig.yaml
 {{- end -}}

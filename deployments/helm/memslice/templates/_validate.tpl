@@ -18,12 +18,19 @@ memslice.validate refuses what values.schema.json cannot describe: values that
 are well-formed one by one but cannot work together or on a node.
 */ -}}
 {{- define "memslice.validate" -}}
+{{- if hasKey .Values "sharing" -}}
+{{- fail "sharing: has gone; write sharing.memoryMin as nodeConfig.defaults.memory.min, and sharing.memoryStep as nodeConfig.defaults.memory.step" -}}
+{{- end -}}
 {{- include "memslice.validatePaths" . -}}
 {{- include "memslice.validateImage" . -}}
 {{- include "memslice.validateIdentity" . -}}
 {{- include "memslice.validateUpdateStrategy" . -}}
 {{- include "memslice.validateLabels" . -}}
 {{- include "memslice.validateExtendedResource" . -}}
+{{- include "memslice.validateNodeConfig" (dict "config" .Values.nodeConfig "path" "nodeConfig") -}}
+{{- range $n, $override := .Values.nodeConfigOverrides -}}
+{{- include "memslice.validateNodeConfig" (dict "config" $override "path" (printf "nodeConfigOverrides[%d]" $n)) -}}
+{{- end -}}
 {{- if ne (empty .Values.k8sServiceHost) (empty .Values.k8sServicePort) -}}
 {{- fail (printf "k8sServiceHost %q and k8sServicePort %q: set both, or none to use the kubernetes service" .Values.k8sServiceHost (toString .Values.k8sServicePort)) -}}
 {{- end -}}
@@ -89,5 +96,28 @@ are well-formed one by one but cannot work together or on a node.
 {{- if or (not (regexMatch "^[a-z0-9][a-z0-9.-]*[.][a-z0-9-]*[a-z0-9]/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $name)) (contains "kubernetes.io/" $name) (hasPrefix "requests." $name) -}}
 {{- fail (printf "deviceClasses.extendedResourceName %q: must be a domain and a name, such as nvidia.com/gpu, and not of kubernetes.io" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+What a rule leaves out it has from the defaults: a mode that does not go with
+what is offered would keep the plugin from starting.
+*/ -}}
+{{- define "memslice.validateNodeConfig" -}}
+{{- $defaults := .config.defaults | default dict -}}
+{{- include "memslice.validateMIGMode" (dict "gpu" $defaults "defaults" $defaults "path" (printf "%s.defaults" .path)) -}}
+{{- range $n, $rule := .config.gpus -}}
+{{- include "memslice.validateMIGMode" (dict "gpu" $rule "defaults" $defaults "path" (printf "%s.gpus[%d]" $.path $n)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "memslice.validateMIGMode" -}}
+{{- $offer := .gpu.offer | default .defaults.offer | default (list "Slice" "GPU") -}}
+{{- $own := dig "mig" "mode" "" .gpu -}}
+{{- $mode := $own | default (dig "mig" "mode" "Keep" .defaults) -}}
+{{- if and (ne $mode "Keep") (not (has "MIG" $offer)) $own -}}
+{{- fail (printf "%s.mig.mode %s: only with MIG in offer, which is %v" .path $mode $offer) -}}
+{{- else if and (eq $mode "Enabled") (has "MIG" $offer) (gt (len $offer) 1) -}}
+{{- fail (printf "%s.mig.mode Enabled: a GPU that is always in MIG mode has nothing but partitions: set offer, which is %v, to [MIG], or mig.mode to OnDemand" .path $offer) -}}
 {{- end -}}
 {{- end -}}
