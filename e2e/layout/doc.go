@@ -1,0 +1,20 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+// Package layout has tests that set what the scheduler admits, by what memslice
+// publishes, against what the hardware can do: every combination of MIG
+// partitions, and random claims in all forms at once. The scheduler is its own
+// allocator, the hardware the rule by which the simulated driver makes MIG
+// instances.
+package layout
