@@ -53,7 +53,7 @@ func requestPerContainer(k *kit) {
 	k.create(newPod("a", []string{"both"}, newContainer("trainer", one("both", "train")), newContainer("server", one("both", "serve"))))
 	pod, grants := k.running("a"), k.granted("both")
 	train, serve := byRequest(k, grants, "train"), byRequest(k, grants, "serve")
-	if train.Device.UUID != serve.Device.UUID || train.ShareID == serve.ShareID {
+	if train.Device.GPU != serve.Device.GPU || train.ShareID == serve.ShareID {
 		k.Errorf("want two shares of one GPU, got %+v and %+v", train, serve)
 	}
 	k.sees(pod, "trainer", train)
@@ -120,23 +120,23 @@ func adminAccess(k *kit) {
 	// this asks for the least.
 	admin := k.inNamespace(map[string]string{resourceapi.DRAAdminNamespaceLabelKey: "true"})
 	admin.start("monitor", share("gpu", "256Mi", asAdmin,
-		matching(`device.attributes["gpu.memslice.dev"].uuid == "`+used.Device.UUID+`"`)))
+		matching(`device.attributes["gpu.memslice.dev"].uuid == "`+used.Device.GPU+`"`)))
 	pod, grant := admin.running("monitor"), admin.grant("monitor")
-	if !grant.Admin || grant.Device.UUID != used.Device.UUID {
-		admin.Errorf("it got %+v, want administrator's access to GPU %s", grant, used.Device.UUID)
+	if !grant.Admin || grant.Device.GPU != used.Device.GPU {
+		admin.Errorf("it got %+v, want administrator's access to GPU %s", grant, used.Device.GPU)
 	}
 	view, err := admin.Look(admin.ctx, pod, mainContainer)
 	admin.ok(err)
-	node, err := admin.GPUs.Node(admin.ctx, used.Device.UUID)
+	node, err := admin.GPUs.Node(admin.ctx, used.Device.GPU)
 	admin.ok(err)
-	if !slices.Equal(view.GPUNodes(), []string{node}) || view.Env[harness.UUIDVariable("gpu")] != used.Device.UUID {
-		admin.Errorf("the container has the device nodes %q and %v, want %s and GPU %s", view.GPUNodes(), view.Env, node, used.Device.UUID)
+	if !slices.Equal(view.GPUNodes(), []string{node}) || view.Env[harness.UUIDVariable("gpu")] != used.Device.GPU {
+		admin.Errorf("the container has the device nodes %q and %v, want %s and GPU %s", view.GPUNodes(), view.Env, node, used.Device.GPU)
 	}
 
 	// 147Mi are left after these, less than what the administrator asked for.
 	k.start("neighbour", share("gpu", "9Gi"))
-	if next := k.grant("neighbour"); next.Device.UUID != used.Device.UUID {
-		k.Errorf("9Gi that are left of GPU %s went to %s: the administrator's access was charged", used.Device.UUID, next.Device.UUID)
+	if next := k.grant("neighbour"); next.Device.GPU != used.Device.GPU {
+		k.Errorf("9Gi that are left of GPU %s went to %s: the administrator's access was charged", used.Device.GPU, next.Device.GPU)
 	}
 	k.running("neighbour")
 }

@@ -39,7 +39,7 @@ func faultScenarios() []scenario {
 func oneFails(k *kit) {
 	before, err := k.Devices(k.ctx)
 	k.ok(err)
-	uuid := before[0].UUID
+	uuid := before[0].GPU
 	k.ok(k.GPUs.Do(k.ctx, "set", "gpu", uuid, "--fail", "memoryInfo=UNKNOWN"))
 	k.afterward(func() error { return k.GPUs.Do(k.ctx, "set", "gpu", uuid, "--clear-failures") })
 	// A plugin that knew the figure goes on with it; a new one does not know it.
@@ -47,13 +47,13 @@ func oneFails(k *kit) {
 	var now []harness.Device
 	k.ok(harness.Await(k.ctx, "the share of GPU "+uuid+" to be withdrawn", func(ctx context.Context) (_ string, err error) {
 		now, err = k.Devices(ctx)
-		if slices.ContainsFunc(now, func(d harness.Device) bool { return d.Type == "slice" && d.UUID == uuid }) {
+		if slices.ContainsFunc(now, func(d harness.Device) bool { return d.Type == harness.TypeShare && d.GPU == uuid }) {
 			return "it is published", err
 		}
 		return "", err
 	}))
 	others := func(devices []harness.Device) []harness.Device {
-		return slices.DeleteFunc(slices.Clone(devices), func(d harness.Device) bool { return d.UUID == uuid })
+		return slices.DeleteFunc(slices.Clone(devices), func(d harness.Device) bool { return d.GPU == uuid })
 	}
 	if was, is := others(before), others(now); !slices.Equal(was, is) {
 		k.Errorf("the other GPUs are published otherwise:\n%+v\nbefore:\n%+v", is, was)
@@ -93,7 +93,7 @@ func driverReloaded(k *kit) {
 func cardRemoved(k *kit) {
 	before, err := k.Devices(k.ctx)
 	k.ok(err)
-	first, second := before[0].UUID, before[1].UUID
+	first, second := before[0].GPU, before[1].GPU
 	node, err := k.GPUs.Node(k.ctx, second)
 	k.ok(err)
 	onSecond := matching(`device.attributes["gpu.memslice.dev"].uuid == "` + second + `"`)
@@ -105,7 +105,7 @@ func cardRemoved(k *kit) {
 	k.ok(k.AwaitGPUs(k.ctx))
 	now, err := k.Devices(k.ctx)
 	k.ok(err)
-	left := slices.DeleteFunc(slices.Clone(before), func(d harness.Device) bool { return d.UUID == first })
+	left := slices.DeleteFunc(slices.Clone(before), func(d harness.Device) bool { return d.GPU == first })
 	if !slices.Equal(now, left) {
 		k.Errorf("published are %+v, want what was before without the card: %+v", now, left)
 	}

@@ -25,9 +25,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/memslice/memslice/e2e/containerview"
 	"github.com/memslice/memslice/e2e/harness"
 )
 
@@ -41,14 +41,15 @@ type kit struct {
 	*harness.Cluster
 	ctx        context.Context
 	ns         string
+	config     string    // of the scenario's group, to go back to
 	namespaces *[]string // with those of other kits of the scenario
 	afterwards *[]func() // what to undo once no pod is left
 }
 
-func newKit(t *testing.T, c *harness.Cluster) *kit {
+func newKit(t *testing.T, c *harness.Cluster, config string) *kit {
 	// Not the test's own context: that has ended when there is tidying up to do.
 	ctx := context.WithoutCancel(t.Context())
-	k := &kit{T: t, Cluster: c, ctx: ctx, namespaces: new([]string), afterwards: new([]func())}
+	k := &kit{T: t, Cluster: c, ctx: ctx, config: config, namespaces: new([]string), afterwards: new([]func())}
 	return k.inNamespace(nil)
 }
 
@@ -103,6 +104,9 @@ func (k *kit) tidy() {
 }
 
 func (k *kit) release(ctx context.Context, ns string) error {
+	if err := k.releaseDeployments(ctx, ns); err != nil {
+		return err
+	}
 	pods, err := k.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -111,6 +115,13 @@ func (k *kit) release(ctx context.Context, ns string) error {
 		return err
 	}
 	for _, pod := range pods.Items {
+		if node := pod.Spec.NodeName; node != "" && node != k.NodeName {
+			// There is no kubelet to end it.
+			err := k.Client.CoreV1().Pods(ns).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
 		if err := k.AwaitGone(ctx, ns, pod.Name, pod.UID); err != nil {
 			return err
 		}
@@ -130,6 +141,22 @@ func (k *kit) release(ctx context.Context, ns string) error {
 		return err
 	}
 	return k.Client.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{})
+}
+
+// releaseDeployments deletes them first, as they would replace their pods.
+func (k *kit) releaseDeployments(ctx context.Context, ns string) error {
+	deployments := k.Client.AppsV1().Deployments(ns)
+	foreground := metav1.DeletePropagationForeground
+	if err := deployments.DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &foreground}, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	return harness.Await(ctx, "the Deployments in namespace "+ns+" to be gone", func(ctx context.Context) (string, error) {
+		list, err := deployments.List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return "", err
+		}
+		return list.Items[0].Name + " is being deleted", nil
+	})
 }
 
 // claim creates a claim.
@@ -200,6 +227,20 @@ func (k *kit) remove(name string) {
 	k.ok(k.AwaitGone(k.ctx, k.ns, name, pod.UID))
 }
 
+// allocated waits until a claim is allocated and returns it.
+func (k *kit) allocated(name string) *resourceapi.ResourceClaim {
+	k.Helper()
+	var claim *resourceapi.ResourceClaim
+	k.ok(harness.Await(k.ctx, "claim "+k.ns+"/"+name+" to be allocated", func(ctx context.Context) (_ string, err error) {
+		claim, err = k.Client.ResourceV1().ResourceClaims(k.ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && claim.Status.Allocation == nil {
+			return "it is not", nil
+		}
+		return "", err
+	}))
+	return claim
+}
+
 // granted waits until a claim is allocated and returns what it got.
 func (k *kit) granted(claim string) []harness.Grant {
 	k.Helper()
@@ -221,65 +262,4 @@ func (k *kit) grant(claim string) harness.Grant {
 		k.Fatalf("claim %s was allocated %d devices instead of one: %+v", claim, len(grants), grants)
 	}
 	return grants[0]
-}
-
-// sees checks that a container finds just what was granted: the environment, the
-// device nodes and the metadata.
-func (k *kit) sees(pod *corev1.Pod, container string, grants ...harness.Grant) containerview.View {
-	k.Helper()
-	view, err := k.Look(k.ctx, pod, container)
-	k.ok(err)
-	var nodes []string
-	wanted := map[string]string{}
-	for _, g := range grants {
-		node, err := k.GPUs.Node(k.ctx, g.Device.UUID)
-		k.ok(err)
-		nodes = append(nodes, node)
-		wanted[harness.MemoryVariable(g.Request)] = fmt.Sprint(g.Memory)
-		wanted[harness.UUIDVariable(g.Request)] = g.Device.UUID
-		k.seesMetadata(view, g)
-	}
-	for variable, value := range wanted {
-		if got := view.Env[variable]; got != value {
-			k.Errorf("container %s of pod %s has %s=%q, want %q", container, pod.Name, variable, got, value)
-		}
-	}
-	for variable := range view.Env {
-		if _, ok := wanted[variable]; !ok && variable != plainVariable && !strings.HasPrefix(variable, computePrefix) {
-			k.Errorf("container %s of pod %s has %s, which none of its requests explains", container, pod.Name, variable)
-		}
-	}
-	slices.Sort(nodes)
-	if nodes = slices.Compact(nodes); !slices.Equal(view.GPUNodes(), nodes) {
-		k.Errorf("container %s of pod %s has the GPUs' device nodes %q, want %q", container, pod.Name, view.GPUNodes(), nodes)
-	}
-	if len(grants) > 0 && !slices.Contains(view.DeviceNodes, "/dev/nvidiactl") {
-		k.Errorf("container %s of pod %s lacks /dev/nvidiactl, it has %q", container, pod.Name, view.DeviceNodes)
-	}
-	return view
-}
-
-const (
-	// plainVariable is set where a claim holds a single share.
-	plainVariable = "MEMSLICE_MEMORY_BYTES"
-	computePrefix = "MEMSLICE_COMPUTE_PERCENT"
-)
-
-func (k *kit) seesMetadata(view containerview.View, g harness.Grant) {
-	k.Helper()
-	request, _, _ := strings.Cut(g.Request, "/")
-	device, err := view.Device(request)
-	if err != nil {
-		k.Error(err)
-		return
-	}
-	if device.Driver != harness.DriverName || device.Pool != g.Device.Pool || device.Name != g.Device.Name {
-		k.Errorf("metadata of request %s names %s/%s/%s, want %s/%s", g.Request, device.Driver, device.Pool, device.Name, g.Device.Pool, g.Device.Name)
-	}
-	if uuid := device.Attributes["uuid"].StringValue; uuid == nil || *uuid != g.Device.UUID {
-		k.Errorf("metadata of request %s lacks uuid=%s: %v", g.Request, g.Device.UUID, device.Attributes)
-	}
-	if granted := device.Attributes["grantedMemoryBytes"].IntValue; granted == nil || *granted != g.Memory {
-		k.Errorf("metadata of request %s lacks grantedMemoryBytes=%d: %v", g.Request, g.Memory, device.Attributes)
-	}
 }

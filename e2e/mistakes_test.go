@@ -67,23 +67,23 @@ func missingNode(k *kit) {
 	devices, err := k.Devices(k.ctx)
 	k.ok(err)
 	// The first published is the one that the scheduler takes.
-	node, err := k.GPUs.Node(k.ctx, devices[0].UUID)
+	node, err := k.GPUs.Node(k.ctx, devices[0].GPU)
 	k.ok(err)
 	k.ok(os.Remove(filepath.Join(k.GPUs.Root(), node)))
-	k.afterward(func() error { return k.GPUs.Ensure(k.ctx, "") })
+	k.afterward(func() error { return k.GPUs.Ensure(k.ctx, "", 0) })
 
 	pod := k.use("early", "gpu")
 	message, err := k.AwaitEvent(k.ctx, pod, "FailedPrepareDynamicResources", node)
 	k.ok(err)
 	k.Log(message)
-	if grant := k.grant("gpu"); grant.Device.UUID != devices[0].UUID {
-		k.Fatalf("the claim got GPU %s, whose device node is not the one that was removed", grant.Device.UUID)
+	if grant := k.grant("gpu"); grant.Device.GPU != devices[0].GPU {
+		k.Fatalf("the claim got GPU %s, whose device node is not the one that was removed", grant.Device.GPU)
 	}
 	if files, err := k.ClaimFiles(string(claim.UID)); err != nil || len(files) != 0 {
 		k.Errorf("preparing failed and left %q, %v", files, err)
 	}
 
-	k.ok(k.GPUs.Ensure(k.ctx, ""))
+	k.ok(k.GPUs.Ensure(k.ctx, "", 0))
 	// The kubelet would try again in a minute; another pod makes it try now.
 	k.use("late", "gpu")
 	k.sees(k.running("late"), mainContainer, k.grant("gpu"))

@@ -40,7 +40,7 @@ func newGPUs(k *kit) {
 	k.ok(err)
 	var products []string
 	for _, d := range devices {
-		if d.Type == "slice" {
+		if d.Type == harness.TypeShare {
 			products = append(products, d.Product)
 		}
 	}
@@ -67,12 +67,14 @@ func byArchitecture(k *kit) {
 func exactFit(k *kit) {
 	devices, err := k.Devices(k.ctx)
 	k.ok(err)
-	at := slices.IndexFunc(devices, func(d harness.Device) bool { return d.Type == "slice" && d.Product == "NVIDIA GeForce RTX 3090" })
+	at := slices.IndexFunc(devices, func(d harness.Device) bool {
+		return d.Type == harness.TypeShare && d.Product == "NVIDIA GeForce RTX 3090"
+	})
 	if at < 0 {
 		k.Fatalf("no RTX 3090 is published: %+v", devices)
 	}
 	const each = 2000 << 20
-	card := matching(`device.attributes["gpu.memslice.dev"].uuid == "` + devices[at].UUID + `"`)
+	card := matching(`device.attributes["gpu.memslice.dev"].uuid == "` + devices[at].GPU + `"`)
 	var requests []resourceapi.DeviceRequest
 	for i := range devices[at].Memory / each {
 		requests = append(requests, share(fmt.Sprintf("r%d", i), "2000Mi", card))

@@ -124,6 +124,9 @@ func otherNodesSlice(k *kit) {
 	if err := create(bound, newSlice(k.NodeName, harness.DriverName), rehearse); err != nil {
 		k.Errorf("a slice of its own node: %v", err)
 	}
+	ofOther := newSlice(k.NodeName, harness.DriverName)
+	ofOther.Spec.Pool.Name = "elsewhere"
+	k.refused("a slice in another node's pool", create(bound, ofOther, rehearse), "elsewhere")
 	k.refused("a slice of another node", create(bound, newSlice("elsewhere", harness.DriverName), rehearse), "elsewhere")
 	k.refused("a slice of another driver", create(bound, newSlice(k.NodeName, "nic.example.com"), rehearse), "nic.example.com")
 	unbound := plugin(k, nil)
@@ -164,7 +167,7 @@ func newSlice(node, driver string) *resourceapi.ResourceSlice {
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("e2e-%s-%s", node, driver)},
 		Spec: resourceapi.ResourceSliceSpec{
 			Driver: driver, NodeName: &node,
-			Pool:    resourceapi.ResourcePool{Name: "e2e-" + node, ResourceSliceCount: 1},
+			Pool:    resourceapi.ResourcePool{Name: node + "/e2e", ResourceSliceCount: 1},
 			Devices: []resourceapi.Device{{Name: "gpu-0"}},
 		},
 	}

@@ -26,11 +26,8 @@ import (
 	"github.com/memslice/memslice/e2e/harness"
 )
 
-const (
-	demoNamespace = "quickstart"
-	// testLabel marks the namespaces of these tests.
-	testLabel = "e2e.memslice.dev/test"
-)
+// testLabel marks the namespaces of these tests.
+const testLabel = "e2e.memslice.dev/test"
 
 // exactly is a request for one device of a class.
 func exactly(name, class string, changes ...func(*resourceapi.ExactDeviceRequest)) resourceapi.DeviceRequest {
@@ -49,6 +46,16 @@ func share(name, memory string, changes ...func(*resourceapi.ExactDeviceRequest)
 // whole is a request for a GPU.
 func whole(name string, changes ...func(*resourceapi.ExactDeviceRequest)) resourceapi.DeviceRequest {
 	return exactly(name, harness.WholeClass, changes...)
+}
+
+// partition is a request for a MIG instance of a profile.
+func partition(name, profile string, changes ...func(*resourceapi.ExactDeviceRequest)) resourceapi.DeviceRequest {
+	return exactly(name, harness.MIGClass, append(changes, matching(`device.attributes["gpu.memslice.dev"].profile == "`+profile+`"`))...)
+}
+
+// onGPU picks a card, in whatever form.
+func onGPU(uuid string) func(*resourceapi.ExactDeviceRequest) {
+	return matching(`device.attributes["gpu.memslice.dev"].parentUUID == "` + uuid + `"`)
 }
 
 func capacity(name resourceapi.QualifiedName, amount string) func(*resourceapi.ExactDeviceRequest) {

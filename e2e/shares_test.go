@@ -36,7 +36,7 @@ func shareScenarios() []scenario {
 		{gets: "a share larger than what is left goes to another GPU, a smaller one still fits", run: largerThanLeft},
 		{gets: "two namespaces share one GPU, each with its own amount", run: twoNamespaces}, // 3
 		{gets: "a share of which no amount was asked has the whole memory of its GPU", run: noAmount},
-		{gets: "a part of the compute, told to the container", run: compute},
+		{gets: "10Gi and a quarter of the multiprocessors, told to the container, and four of these fill a GPU's compute", run: compute},
 		{gets: "GPUs filled in the published order, which a restart of the plugin does not change", run: order}, // 19
 		{gets: "a deleted pod's memory back, and nothing of it left on the node", run: deletion},
 	}
@@ -118,7 +118,7 @@ func ninthShare(k *kit) {
 	for _, name := range names {
 		pod := k.running(name)
 		grant := k.grant(name)
-		onGPU[grant.Device.UUID]++
+		onGPU[grant.Device.GPU]++
 		k.sees(pod, mainContainer, grant)
 	}
 	counts := []int{}
@@ -137,10 +137,10 @@ func largerThanLeft(k *kit) {
 	larger := k.grant("larger")
 	k.start("smaller", share("gpu", "20Gi"))
 	smaller := k.grant("smaller")
-	if larger.Device.UUID == first.Device.UUID {
-		k.Errorf("40Gi went to GPU %s, of which 50Gi of %d bytes are taken", larger.Device.UUID, larger.Device.Memory)
+	if larger.Device.GPU == first.Device.GPU {
+		k.Errorf("40Gi went to GPU %s, of which 50Gi of %d bytes are taken", larger.Device.GPU, larger.Device.Memory)
 	}
-	if smaller.Device.UUID != first.Device.UUID {
+	if smaller.Device.GPU != first.Device.GPU {
 		k.Errorf("20Gi did not go to the first GPU, where there is room for it")
 	}
 	k.sees(k.running("larger"), mainContainer, larger)
@@ -152,7 +152,7 @@ func twoNamespaces(k *kit) {
 	k.start("mine", share("gpu", "3Gi"))
 	other.start("theirs", share("gpu", "5Gi"))
 	mine, theirs := k.running("mine"), other.running("theirs")
-	if a, b := k.grant("mine").Device.UUID, other.grant("theirs").Device.UUID; a != b {
+	if a, b := k.grant("mine").Device.GPU, other.grant("theirs").Device.GPU; a != b {
 		k.Errorf("they are on GPUs %s and %s", a, b)
 	}
 	k.sees(mine, mainContainer, k.grant("mine"))
@@ -167,17 +167,28 @@ func noAmount(k *kit) {
 	}
 	k.sees(pod, mainContainer, grant)
 	k.start("b", share("gpu", "256Mi"))
-	if next := k.grant("b"); next.Device.UUID == grant.Device.UUID {
+	if next := k.grant("b"); next.Device.GPU == grant.Device.GPU {
 		k.Errorf("another share went to the same GPU")
 	}
 }
 
 func compute(k *kit) {
-	k.start("a", share("gpu", "4Gi", capacity("compute", "25")))
-	view := k.sees(k.running("a"), mainContainer, k.grant("a"))
-	if got := view.Env[computePrefix+"_GPU"]; got != "25" {
-		k.Errorf("%s_GPU=%q, want 25; the container has %v", computePrefix, got, view.Env)
+	uuid := k.gpus()[0]
+	quarter := share("gpu", "10Gi", capacity("compute", "25"), onGPU(uuid))
+	for _, name := range []string{"a", "b", "c", "d"} {
+		k.start(name, quarter)
+		view := k.sees(k.running(name), mainContainer, k.grant(name))
+		if got := view.Env[computePrefix+"_GPU"]; got != "25" {
+			k.Errorf("%s_GPU=%q, want 25; the container has %v", computePrefix, got, view.Env)
+		}
 	}
+	// 39Gi of memory are left, and no compute but what others leave idle.
+	k.start("fifth", quarter)
+	k.pending("fifth")
+	k.start("idle", share("gpu", "10Gi", onGPU(uuid)))
+	k.running("idle")
+	k.remove("a")
+	k.sees(k.running("fifth"), mainContainer, k.grant("fifth"))
 }
 
 func order(k *kit) {
@@ -185,7 +196,7 @@ func order(k *kit) {
 		devices, err := k.Devices(k.ctx)
 		k.ok(err)
 		for _, d := range devices {
-			if d.Type == "slice" {
+			if d.Type == harness.TypeShare {
 				shares = append(shares, d.Name)
 			}
 		}
@@ -226,8 +237,8 @@ func deletion(k *kit) {
 		k.Errorf("files of the claim are left on the node: %q", files)
 	}
 	k.start("second", share("gpu", "70Gi"))
-	if second := k.grant("second"); second.Device.UUID != grant.Device.UUID {
-		k.Errorf("the second pod got GPU %s, not %s, which the first had given back", second.Device.UUID, grant.Device.UUID)
+	if second := k.grant("second"); second.Device.GPU != grant.Device.GPU {
+		k.Errorf("the second pod got GPU %s, not %s, which the first had given back", second.Device.GPU, grant.Device.GPU)
 	}
 	k.running("second")
 }

@@ -20,6 +20,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,8 +44,14 @@ type scenario struct {
 
 // group is scenarios on the same GPUs.
 type group struct {
-	name      string
-	preset    string
+	name   string
+	preset string
+	// gpus is how many there are; 0 for as many as the preset has.
+	gpus int
+	// config is values of the chart about the nodes, and forms is in which each
+	// GPU is offered then: in shares and whole where there are none.
+	config    string
+	forms     []string
 	scenarios []scenario
 }
 
@@ -62,44 +70,79 @@ func TestUsersGet(t *testing.T) {
 	s := &suite{cluster: c, began: time.Now(), counts: map[string]int{}}
 	defer s.summarize()
 	for _, g := range []group{
-		{"shares", lastPreset, shareScenarios()},
-		{"claims", lastPreset, claimScenarios()},
-		{"whole", lastPreset, wholeScenarios()},
-		{"mistakes", lastPreset, mistakeScenarios()},
-		{"nodes", lastPreset, nodeScenarios()},
-		{"faults", lastPreset, faultScenarios()},
-		{"mixed", "mixed", mixedScenarios()},
+		{name: "shares", preset: lastPreset, scenarios: shareScenarios()},
+		{name: "claims", preset: lastPreset, scenarios: claimScenarios()},
+		{name: "whole", preset: lastPreset, scenarios: wholeScenarios()},
+		{name: "mistakes", preset: lastPreset, scenarios: mistakeScenarios()},
+		{name: "nodes", preset: lastPreset, scenarios: nodeScenarios()},
+		{name: "faults", preset: lastPreset, scenarios: faultScenarios()},
+		{name: "spread", preset: lastPreset, scenarios: append(onOneNode(), spreadScenarios()...)},
+		{name: "configuration", preset: lastPreset, scenarios: configurationScenarios()},
+		{name: "static-mig", preset: lastPreset, scenarios: staticScenarios()},
+		{name: "mig-mode", preset: lastPreset, scenarios: modeScenarios()},
+		{name: "two-nodes", preset: lastPreset, gpus: 4, scenarios: onTwoNodes()},
+		{name: "mig", preset: lastPreset, gpus: 4, config: everyForm, forms: allForms, scenarios: partitionScenarios()},
+		{name: "mig-faults", preset: lastPreset, gpus: 4, config: everyForm, forms: allForms, scenarios: partitionFaultScenarios()},
+		{name: "ampere", preset: "a100x8", gpus: 2, scenarios: ampereScenarios()},
+		{name: "mixed", preset: "mixed", scenarios: mixedScenarios()},
+		{name: "mixed-demos", preset: "mixed", scenarios: demoScenarios(c.Root(), "mixed")},
+		{name: "demos", preset: lastPreset, scenarios: demoScenarios(c.Root(), lastPreset)},
 	} {
 		t.Run(g.name, func(t *testing.T) {
-			useGPUs(t, c, g.preset)
+			s.offered = use(t, c, g)
 			for _, scenario := range g.scenarios {
-				t.Run(scenario.gets, func(t *testing.T) { s.play(t, scenario) })
+				t.Run(scenario.gets, func(t *testing.T) { s.play(t, g, scenario) })
 			}
 		})
 	}
-	useGPUs(t, c, lastPreset)
+	use(t, c, group{preset: lastPreset})
 }
 
-// useGPUs has the GPUs of a preset published, with nothing wrong with them.
-func useGPUs(t *testing.T, c *harness.Cluster, preset string) {
+// use has the GPUs of a group offered as it says, with nothing wrong with them,
+// and returns what is published then.
+func use(t *testing.T, c *harness.Cluster, g group) []harness.Device {
 	t.Helper()
-	if err := c.GPUs.Ensure(t.Context(), preset); err != nil {
+	ctx := t.Context()
+	if g.forms == nil {
+		g.forms = []string{harness.TypeWhole, harness.TypeShare}
+	}
+	err := c.GPUs.Ensure(ctx, g.preset, g.gpus)
+	if err == nil {
+		err = c.Configure(ctx, g.config)
+	}
+	if err == nil {
+		err = c.AwaitGPUs(ctx)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AwaitGPUs(t.Context()); err != nil {
+	devices, err := c.AwaitPublished(ctx, "every GPU in the form of "+strings.Join(g.forms, ", "), g.offered)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return devices
+}
+
+// offered says what is otherwise than the group has it.
+func (g group) offered(devices []harness.Device) string {
+	for _, d := range devices {
+		if got := forms(devices, d.GPU); !slices.Equal(got, g.forms) {
+			return fmt.Sprintf("GPU %s is offered as %q", d.GPU, got)
+		}
+	}
+	return ""
 }
 
 // suite plays scenarios and tells how they end.
 type suite struct {
 	cluster *harness.Cluster
+	offered []harness.Device // between scenarios
 	began   time.Time
 	counts  map[string]int
 	failed  []string
 }
 
-func (s *suite) play(t *testing.T, scenario scenario) {
+func (s *suite) play(t *testing.T, g group, scenario scenario) {
 	began := time.Now()
 	defer func() {
 		outcome := "ok"
@@ -116,9 +159,26 @@ func (s *suite) play(t *testing.T, scenario scenario) {
 	if scenario.containers && s.cluster.Emulated {
 		t.Skip("no containers run here: ", s.cluster.EmulatedWhy)
 	}
-	k := newKit(t, s.cluster)
-	defer k.tidy()
+	k := newKit(t, s.cluster, g.config)
+	defer func() {
+		k.tidy()
+		s.asBefore(k)
+	}()
 	scenario.run(k)
+}
+
+// asBefore waits until the node offers what it did before the scenario, in the same
+// order.
+func (s *suite) asBefore(k *kit) {
+	_, err := k.AwaitPublished(k.ctx, "what there was before", func(devices []harness.Device) string {
+		if slices.Equal(devices, s.offered) {
+			return ""
+		}
+		return "there is " + names(devices)
+	})
+	if err != nil {
+		k.Error(err)
+	}
 }
 
 func (s *suite) summarize() {
@@ -132,7 +192,7 @@ func (s *suite) summarize() {
 }
 
 // claimGPUs makes sure that nobody else holds any: what the tests expect of
-// placement depends on it. The demo's pods go, for they can be had again.
+// placement depends on it. The demos' pods go, for they can be had again.
 func claimGPUs(ctx context.Context, c *harness.Cluster) error {
 	namespaces := c.Client.CoreV1().Namespaces()
 	list, err := namespaces.List(ctx, metav1.ListOptions{})
@@ -140,7 +200,7 @@ func claimGPUs(ctx context.Context, c *harness.Cluster) error {
 		return fmt.Errorf("look for earlier pods: %w", err)
 	}
 	for _, ns := range list.Items {
-		if ns.Name != demoNamespace && ns.Labels[testLabel] == "" {
+		if !slices.Contains(demoFolders(c.Root()), ns.Name) && ns.Labels[testLabel] == "" {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "    removing namespace %s, whose pods hold GPUs that the tests need\n", ns.Name)

@@ -33,7 +33,7 @@ const (
 // prints. It needs nothing but the shell, env and cat.
 func Script() string {
 	return strings.ReplaceAll(`env
-for n in /dev/nvidia*; do [ -c "$n" ] && echo "`+nodeMark+`$n"; done
+for n in /dev/nvidia* /dev/nvidia-caps/*; do [ -c "$n" ] && echo "`+nodeMark+`$n"; done
 for f in DIR/*/*/*/*`+metadata.MetadataFileSuffix+`; do [ -f "$f" ] && echo "`+fileMark+`$f" && cat "$f"; done
 echo "`+endMark+`"`, "DIR", metadata.ContainerDir)
 }

@@ -55,6 +55,14 @@ func (v View) GPUNodes() []string {
 	})
 }
 
+// CapabilityNodes are the device nodes that give access to MIG instances, and to
+// the management of MIG.
+func (v View) CapabilityNodes() []string {
+	return slices.DeleteFunc(slices.Clone(v.DeviceNodes), func(path string) bool {
+		return !strings.HasPrefix(path, "/dev/nvidia-caps/")
+	})
+}
+
 // Bytes is the number in a variable.
 func (v View) Bytes(variable string) (int64, error) {
 	text, ok := v.Env[variable]
@@ -69,22 +77,18 @@ func (v View) Bytes(variable string) (int64, error) {
 	return bytes, nil
 }
 
-// Device is the metadata of the only device of one request. The request is the
+// Devices is the metadata of the devices of one request. The request is the
 // claim's own, without the alternative that was chosen.
-func (v View) Device(request string) (*metadata.Device, error) {
+func (v View) Devices(request string) ([]metadata.Device, error) {
 	for _, path := range slices.Sorted(maps.Keys(v.Metadata)) {
 		var file metadata.DeviceMetadata
 		if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(strings.NewReader(v.Metadata[path])), &file); err != nil {
 			return nil, fmt.Errorf("metadata file %s: %w", path, err)
 		}
 		for _, r := range file.Requests {
-			if base, _, _ := strings.Cut(r.Name, "/"); base != request {
-				continue
+			if base, _, _ := strings.Cut(r.Name, "/"); base == request {
+				return r.Devices, nil
 			}
-			if len(r.Devices) != 1 {
-				return nil, fmt.Errorf("metadata file %s: request %q has %d devices instead of one", path, request, len(r.Devices))
-			}
-			return &r.Devices[0], nil
 		}
 	}
 	return nil, fmt.Errorf("the container has no metadata of request %q; it has %s", request,

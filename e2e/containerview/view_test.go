@@ -38,27 +38,27 @@ const metadataText = `{
 func TestParse(t *testing.T) {
 	file := metadata.ContainerDir + "/resourceclaims/claim/gpu/gpu.example.com-metadata.json"
 	output := "PATH=/bin\nMEMSLICE_MEMORY_BYTES=5\r\nMEMSLICE_EMPTY=\n" +
-		"@node /dev/nvidiactl\n@node /dev/nvidia3\n@file " + file + "\n" + metadataText + "@end\n"
+		"@node /dev/nvidiactl\n@node /dev/nvidia3\n@node /dev/nvidia-caps/nvidia-cap7\n@file " + file + "\n" + metadataText + "@end\n"
 	got, err := Parse(output)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := View{
 		Env:         map[string]string{"MEMSLICE_MEMORY_BYTES": "5", "MEMSLICE_EMPTY": ""},
-		DeviceNodes: []string{"/dev/nvidia3", "/dev/nvidiactl"},
+		DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap7", "/dev/nvidia3", "/dev/nvidiactl"},
 		Metadata:    map[string]string{file: metadataText},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("view differs (-want +got):\n%s", diff)
 	}
-	device, err := got.Device("gpu")
+	devices, err := got.Devices("gpu")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if device.Name != "gpu-0" || *device.Attributes["grantedMemoryBytes"].IntValue != 5 {
-		t.Errorf("metadata of request gpu: %+v", device)
+	if len(devices) != 1 || devices[0].Name != "gpu-0" || *devices[0].Attributes["grantedMemoryBytes"].IntValue != 5 {
+		t.Errorf("metadata of request gpu: %+v", devices)
 	}
-	if _, err := got.Device("other"); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := got.Devices("other"); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a request without metadata: got %v, want an error that names the files there are", err)
 	}
 }
@@ -85,10 +85,13 @@ func TestScriptRuns(t *testing.T) {
 	}
 }
 
-func TestGPUNodes(t *testing.T) {
-	view := View{DeviceNodes: []string{"/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia12", "/dev/nvidiactl"}}
+func TestNodes(t *testing.T) {
+	view := View{DeviceNodes: []string{"/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia12", "/dev/nvidiactl"}}
 	if diff := cmp.Diff([]string{"/dev/nvidia0", "/dev/nvidia12"}, view.GPUNodes()); diff != "" {
-		t.Errorf("nodes differ (-want +got):\n%s", diff)
+		t.Errorf("GPUs' nodes differ (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"/dev/nvidia-caps/nvidia-cap12"}, view.CapabilityNodes()); diff != "" {
+		t.Errorf("capability nodes differ (-want +got):\n%s", diff)
 	}
 }
 

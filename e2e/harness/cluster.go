@@ -31,6 +31,7 @@ const (
 	DriverName     = "gpu.memslice.dev"
 	ShareClass     = "slice.memslice.dev"
 	WholeClass     = "gpu.memslice.dev"
+	MIGClass       = "mig.memslice.dev"
 	PluginAccount  = "memslice-kubelet-plugin"
 	DemoImage      = "docker.io/memslice/demo:dev"
 	ExtendedName   = "nvidia.com/gpu" // whole GPUs under resources.limits
@@ -56,6 +57,9 @@ type Cluster struct {
 	options Options
 	status  status
 	tools   tools
+	// configured is the values of the last Configure; nil where the plugin's
+	// file may be another.
+	configured *string
 }
 
 // Up brings up what is not up yet: the cluster, the GPUs, the images and
@@ -76,7 +80,7 @@ func Up(ctx context.Context, o Options, steps *Steps) (*Cluster, error) {
 		return nil, err
 	}
 	err = steps.Do("Simulated GPUs, below the driver's library", func(say func(string)) error {
-		if err := c.GPUs.Ensure(ctx, o.Preset); err != nil {
+		if err := c.GPUs.Ensure(ctx, o.Preset, 0); err != nil {
 			return err
 		}
 		state, err := c.GPUs.State(ctx)

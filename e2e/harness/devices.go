@@ -31,13 +31,26 @@ import (
 
 // Device is a published device.
 type Device struct {
-	Pool, Name   string
-	Type         string // gpu or slice
-	UUID         string // of the GPU
+	Pool, Name string
+	Type       string // TypeShare, TypeWhole or TypeMIG
+	// UUID is the device's own. A MIG instance that is yet to be made has none:
+	// there it names the place.
+	UUID         string
+	GPU          string // UUID of the card
 	Product      string
 	Architecture string
-	Memory       int64 // bytes; 0 where none is published
+	Profile      string // of a MIG device
+	Memory       int64  // bytes; 0 where none is published
+	// Taints are their keys without the driver's prefix, with spaces between.
+	Taints string
 }
+
+// The types of devices.
+const (
+	TypeShare = "slice"
+	TypeWhole = "gpu"
+	TypeMIG   = "mig"
+)
 
 // Devices are memslice's on the node, in the order in which the scheduler tries them.
 func (c *Cluster) Devices(ctx context.Context) ([]Device, error) {
@@ -74,12 +87,21 @@ func devicesOf(all []resourceapi.ResourceSlice) []Device {
 			}
 			memory := d.Capacity["memory"].Value
 			devices = append(devices, Device{
-				Pool: s.Spec.Pool.Name, Name: d.Name, Type: text("type"), UUID: text("uuid"),
-				Product: text("productName"), Architecture: text("architecture"), Memory: memory.Value(),
+				Pool: s.Spec.Pool.Name, Name: d.Name, Type: text("type"), UUID: text("uuid"), GPU: text("parentUUID"),
+				Product: text("productName"), Architecture: text("architecture"), Profile: text("profile"),
+				Memory: memory.Value(), Taints: taintsOf(d),
 			})
 		}
 	}
 	return devices
+}
+
+func taintsOf(d resourceapi.Device) string {
+	var keys []string
+	for _, taint := range d.Taints {
+		keys = append(keys, strings.TrimPrefix(taint.Key, DriverName+"/"))
+	}
+	return strings.Join(keys, " ")
 }
 
 // Grant is one result of a claim's allocation.

@@ -38,22 +38,26 @@ func newSlice(name string, generation int64, devices ...resourceapi.Device) reso
 
 func newDevice(name, form, uuid, memory string) resourceapi.Device {
 	return resourceapi.Device{
-		Name:       name,
-		Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"type": {StringValue: &form}, "uuid": {StringValue: &uuid}},
-		Capacity:   map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}},
+		Name: name,
+		Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+			"type": {StringValue: &form}, "uuid": {StringValue: &uuid}, "parentUUID": {StringValue: &uuid}, "profile": {StringValue: ptr.To("none")},
+		},
+		Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}},
 	}
 }
 
 func TestDevicesAreTheLatestInOrder(t *testing.T) {
+	tainted := newDevice("c", "gpu", "GPU-1", "1Gi")
+	tainted.Taints = []resourceapi.DeviceTaint{{Key: DriverName + "/draining"}, {Key: "example.com/other"}}
 	got := devicesOf([]resourceapi.ResourceSlice{
-		newSlice("2-second", 7, newDevice("c", "gpu", "GPU-1", "1Gi")),
+		newSlice("2-second", 7, tainted),
 		newSlice("1-first", 7, newDevice("b", "slice", "GPU-1", "1Gi"), newDevice("a", "slice", "GPU-0", "2Gi")),
 		newSlice("0-outdated", 6, newDevice("gone", "gpu", "GPU-9", "9Gi")),
 	})
 	want := []Device{
-		{Pool: "node", Name: "b", Type: "slice", UUID: "GPU-1", Memory: 1 << 30},
-		{Pool: "node", Name: "a", Type: "slice", UUID: "GPU-0", Memory: 2 << 30},
-		{Pool: "node", Name: "c", Type: "gpu", UUID: "GPU-1", Memory: 1 << 30},
+		{Pool: "node", Name: "b", Type: "slice", UUID: "GPU-1", GPU: "GPU-1", Profile: "none", Memory: 1 << 30},
+		{Pool: "node", Name: "a", Type: "slice", UUID: "GPU-0", GPU: "GPU-0", Profile: "none", Memory: 2 << 30},
+		{Pool: "node", Name: "c", Type: "gpu", UUID: "GPU-1", GPU: "GPU-1", Profile: "none", Memory: 1 << 30, Taints: "draining example.com/other"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("devices differ (-want +got):\n%s", diff)
@@ -88,6 +92,46 @@ func TestGrants(t *testing.T) {
 	}
 	if _, err := grantsOf(claim, []Device{share}); err == nil || !strings.Contains(err.Error(), "default/claim is allocated node/gpu-1, which is not published") {
 		t.Errorf("a device that is not published: got %v", err)
+	}
+}
+
+func TestHasAll(t *testing.T) {
+	for name, tc := range map[string]struct {
+		words []string
+		want  bool
+	}{
+		"every word":   {[]string{"GPU-1", "reset"}, true},
+		"a word lacks": {[]string{"GPU-1", "process"}, false},
+		"no words":     {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := hasAll("GPU-1 needs a reset", tc.words); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestSameGPUs(t *testing.T) {
+	two := &state.State{Preset: "h100x8", GPUs: make([]state.GPU, 2)}
+	eight := &state.State{Preset: "h100x8", GPUs: make([]state.GPU, 8)}
+	for name, tc := range map[string]struct {
+		state  *state.State
+		preset string
+		count  int
+		want   bool
+	}{
+		"the preset":                 {eight, "h100x8", 0, true},
+		"another":                    {eight, "a100x8", 0, false},
+		"fewer, as asked for":        {two, "h100x8", 2, true},
+		"fewer than the preset has":  {two, "h100x8", 0, false},
+		"a preset that there is not": {two, "none", 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := of(tc.state, tc.preset, tc.count); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
 	}
 }
 
@@ -134,6 +178,10 @@ func TestHealthAndPresence(t *testing.T) {
 		"a GPU lost":         {all(func(s *state.State) { s.GPUs[0].Lost = true }), false, 1},
 		"a GPU removed":      {all(func(s *state.State) { s.GPUs[0].Removed = true }), false, 1},
 		"a query that fails": {all(func(s *state.State) { s.GPUs[0].Failures = map[state.Query]state.Result{"memoryInfo": 1} }), false, 2},
+		"MIG mode on":        {all(func(s *state.State) { s.GPUs[0].MIG.Current = true }), false, 2},
+		"MIG mode pending":   {all(func(s *state.State) { s.GPUs[0].MIG.Pending = true }), false, 2},
+		"a MIG instance":     {all(func(s *state.State) { s.GPUs[0].Instances = make([]state.GPUInstance, 1) }), false, 2},
+		"a process":          {all(func(s *state.State) { s.GPUs[0].Processes = make([]state.Process, 1) }), false, 2},
 		"driver unloaded":    {all(func(s *state.State) { s.Driver.Loaded = false }), false, 0},
 		"library absent":     {all(func(s *state.State) { s.Driver.LibraryAbsent = true }), false, 0},
 	} {

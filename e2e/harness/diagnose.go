@@ -39,6 +39,14 @@ func (c *Cluster) Diagnose(ctx context.Context, namespace string) string {
 		section("kubectl "+strings.Join(args, " "), out)
 	}
 	section("published devices", c.published(ctx))
+	if instances, err := c.GPUs.tools.run(ctx, nil, "fakegpu", "mig", "list", "--root", c.GPUs.root); err == nil {
+		section("MIG instances", string(instances))
+	}
+	problems, err := c.nodeProblems(ctx)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	section("problems on the node", strings.Join(problems, "\n"))
 	section("the plugin's log, its end", c.PluginLog(ctx, 60))
 	section("logs of the cluster", c.LogDir)
 	return text.String()
@@ -65,7 +73,7 @@ func (c *Cluster) published(ctx context.Context) string {
 	}
 	var text strings.Builder
 	for _, d := range devices {
-		fmt.Fprintf(&text, "%-24s %s %d bytes, held by %d claims %s\n", d.Name, d.UUID, d.Memory, len(holders[d.Name]), strings.Join(holders[d.Name], " "))
+		fmt.Fprintf(&text, "%-36s %s %d bytes, held by %d claims %s %s\n", d.Name, d.GPU, d.Memory, len(holders[d.Name]), strings.Join(holders[d.Name], " "), d.Taints)
 	}
 	return text.String()
 }

@@ -45,6 +45,11 @@ func (c *Cluster) emulatorPIDFile() string {
 }
 func (c *Cluster) emulatorLog() string { return filepath.Join(c.LogDir, emulatorProgram+".log") }
 
+// emulatedConfig is the file that a ConfigMap would be mounted as.
+func (c *Cluster) emulatedConfig() string {
+	return filepath.Join(c.status.Dir, "conf", "node-config.yaml")
+}
+
 // startEmulator has the emulated kubelet run, and under it the plugin.
 func (c *Cluster) startEmulator(ctx context.Context) error {
 	pid, err := emulatorPID(c.emulatorPIDFile())
@@ -74,7 +79,8 @@ func (c *Cluster) startEmulator(ctx context.Context) error {
 		program(pluginProgram), "-v=4", "--kubeconfig="+c.Kubeconfig, "--node-name="+c.NodeName,
 		"--kubelet-root-dir="+c.status.KubeletRootDir, "--cdi-root="+c.CDIDir,
 		"--driver-root="+c.GPUs.root, "--sys-root="+filepath.Join(c.GPUs.root, "sys"),
-		"--nvidia-cdi-hook="+program(hookProgram), "--scan-interval="+scanInterval)
+		"--proc-root="+filepath.Join(c.GPUs.root, "proc"), "--config="+c.emulatedConfig(),
+		"--nvidia-cdi-hook="+program(hookProgram), "--scan-interval="+scanInterval, "--reconcile-interval="+reconcileInterval)
 	if err != nil {
 		return err
 	}
@@ -163,6 +169,11 @@ func (c *Cluster) restartEmulatedPlugin(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		return fmt.Errorf("have the plugin restarted by process %d: %w", pid, err)
 	}
+	return c.awaitRegistration(ctx, before)
+}
+
+// awaitRegistration waits for one more than there were before.
+func (c *Cluster) awaitRegistration(ctx context.Context, before int) error {
 	return Await(ctx, "the new plugin to register", func(context.Context) (string, error) {
 		if c.registrations() > before {
 			return "", nil

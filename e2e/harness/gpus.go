@@ -22,7 +22,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
+	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 )
 
@@ -36,10 +38,10 @@ type GPUs struct {
 // Root is the driver root on this machine.
 func (g *GPUs) Root() string { return g.root }
 
-// Ensure has the GPUs of the preset there, replacing others, with nothing wrong
-// with them. With no preset it keeps those that are there, as they are; without
-// a driver that can have no good end.
-func (g *GPUs) Ensure(ctx context.Context, preset string) error {
+// Ensure has the GPUs of the preset there, or a number of them that is not 0,
+// replacing others, with nothing wrong with them. With no preset it keeps those
+// that are there, as they are; without a driver that can have no good end.
+func (g *GPUs) Ensure(ctx context.Context, preset string, count int) error {
 	current, err := g.State(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -51,22 +53,34 @@ func (g *GPUs) Ensure(ctx context.Context, preset string) error {
 		if !current.Driver.Loaded {
 			return fmt.Errorf("the simulated driver is unloaded, so there is no GPU: \"%s load --root %s\" loads it", filepath.Join(g.tools.bin, "fakegpu"), g.root)
 		}
-		preset = current.Preset
-	case current != nil && (current.Preset != preset || !healthy(current)):
-		return g.Replace(ctx, preset)
+		preset, count = current.Preset, len(current.GPUs)
+	case current != nil && (!of(current, preset, count) || !healthy(current)):
+		return g.Replace(ctx, preset, count)
 	}
-	return g.init(ctx, preset)
+	return g.init(ctx, preset, count)
 }
 
 // Replace puts other GPUs into the node, whether or not somebody uses those that
-// are there.
-func (g *GPUs) Replace(ctx context.Context, preset string) error {
-	return g.init(ctx, preset, "--force")
+// are there. A count of 0 is as many as the preset has.
+func (g *GPUs) Replace(ctx context.Context, preset string, count int) error {
+	return g.init(ctx, preset, count, "--force")
 }
 
 // init also restores files that are missing.
-func (g *GPUs) init(ctx context.Context, preset string, more ...string) error {
-	return g.Do(ctx, append([]string{"init", "--lib", g.library, "--preset", preset}, more...)...)
+func (g *GPUs) init(ctx context.Context, preset string, count int, more ...string) error {
+	args := []string{"init", "--lib", g.library, "--preset", preset}
+	if count > 0 {
+		args = append(args, "--gpus", strconv.Itoa(count))
+	}
+	return g.Do(ctx, append(args, more...)...)
+}
+
+// of tells whether the GPUs are those of a preset, and as many.
+func of(s *state.State, preset string, count int) bool {
+	if p, err := catalog.LookupPreset(preset); err == nil && count == 0 {
+		count = len(p.Models)
+	}
+	return s.Preset == preset && len(s.GPUs) == count
 }
 
 // Do runs a command of fakegpu on these GPUs.
@@ -78,7 +92,7 @@ func (g *GPUs) Do(ctx context.Context, args ...string) error {
 // State is what the simulation holds. The error is fs.ErrNotExist where there is
 // no simulation yet.
 func (g *GPUs) State(ctx context.Context) (*state.State, error) {
-	if _, err := os.Stat(filepath.Join(g.root, stateDir, "state.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(g.root, stateDir, stateFile)); err != nil {
 		return nil, fmt.Errorf("find the simulated GPUs: %w", err)
 	}
 	out, err := g.tools.run(ctx, nil, "fakegpu", "state", "-o", "json", "--root", g.root)
@@ -93,11 +107,14 @@ func (g *GPUs) State(ctx context.Context) (*state.State, error) {
 }
 
 // stateDir is where the simulation keeps its state, below the driver root.
-const stateDir = "var/lib/fakegpu"
+const (
+	stateDir  = "var/lib/fakegpu"
+	stateFile = "state.json"
+)
 
 func healthy(s *state.State) bool {
 	for _, g := range s.GPUs {
-		if g.Removed || g.Lost || g.MIG.Current || len(g.Failures) > 0 {
+		if g.Removed || g.Lost || g.MIG != (state.MIGMode{}) || len(g.Instances) > 0 || len(g.Processes) > 0 || len(g.Failures) > 0 {
 			return false
 		}
 	}

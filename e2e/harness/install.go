@@ -84,20 +84,10 @@ func digest(files ...string) (string, error) {
 
 // install has the chart installed, the plugin running and the GPUs published.
 func (c *Cluster) install(ctx context.Context, say func(string)) error {
-	values, err := c.values()
-	if err != nil {
+	if err := c.upgrade(ctx, ""); err != nil {
 		return err
 	}
-	file := filepath.Join(c.status.Dir, "conf", "memslice-values.yaml")
-	if err := os.WriteFile(file, values, 0o644); err != nil {
-		return fmt.Errorf("write the chart's values: %w", err)
-	}
-	chart := filepath.Join(c.options.Root, "deployments", "helm", "memslice")
-	if _, err := c.tools.run(ctx, nil, "helm", "upgrade", "--install", "memslice", chart,
-		"--namespace", Namespace, "--create-namespace", "--values", file); err != nil {
-		return err
-	}
-	say("installed, with the values in " + file)
+	say("installed, with the values in " + filepath.Join(c.status.Dir, "conf", valuesFile))
 	if err := c.awaitInstalled(ctx, say); err != nil {
 		return fmt.Errorf("%w\n\nThe end of the plugin's log:\n%s\nOther logs are in %s", err, lastLines(c.PluginLog(ctx, failureLines), failureLines), c.LogDir)
 	}
@@ -107,21 +97,38 @@ func (c *Cluster) install(ctx context.Context, say func(string)) error {
 func (c *Cluster) awaitInstalled(ctx context.Context, say func(string)) error {
 	say("waiting for the plugin and the ResourceSlices")
 	if c.Emulated {
+		// The plugin does not start without its file.
+		if err := c.deliver(ctx); err != nil {
+			return err
+		}
 		if err := c.startEmulator(ctx); err != nil {
 			return err
 		}
-	} else if err := c.AwaitPlugin(ctx); err != nil {
+		return c.AwaitGPUs(ctx)
+	}
+	if err := c.AwaitPlugin(ctx); err != nil {
+		return err
+	}
+	// A plugin that ran before has a former file for a while.
+	if err := c.deliver(ctx); err != nil {
 		return err
 	}
 	return c.AwaitGPUs(ctx)
 }
+
+// valuesFile, among the cluster's, has what the chart has to know of the cluster.
+const valuesFile = "memslice-values.yaml"
 
 // values are what the chart has to know of this cluster.
 func (c *Cluster) values() ([]byte, error) {
 	plugin := map[string]any{
 		"hostNetwork":  true,
 		"scanInterval": scanInterval,
-		"extraEnv":     []any{map[string]any{"name": "MEMSLICE_SYS_ROOT", "value": "/driver-root/sys"}},
+		"extraEnv": []any{
+			map[string]any{"name": "MEMSLICE_SYS_ROOT", "value": "/driver-root/sys"},
+			map[string]any{"name": "MEMSLICE_PROC_ROOT", "value": "/driver-root/proc"},
+			map[string]any{"name": "MEMSLICE_RECONCILE_INTERVAL", "value": reconcileInterval},
+		},
 		// The driver root is mounted read-only; the simulation writes its state.
 		"extraVolumes": []any{map[string]any{
 			"name": "fakegpu-state", "hostPath": map[string]any{"path": filepath.Join(c.GPUs.root, stateDir), "type": "Directory"},
@@ -155,5 +162,9 @@ func (c *Cluster) values() ([]byte, error) {
 	return values, nil
 }
 
-// scanInterval is short, so that tests need not wait for changed GPUs.
-const scanInterval = "1s"
+// These are short, so that tests need not wait for changed GPUs, nor for changed
+// labels of the node.
+const (
+	scanInterval      = "1s"
+	reconcileInterval = "2s"
+)

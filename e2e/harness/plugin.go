@@ -128,23 +128,40 @@ func (c *Cluster) PluginLog(ctx context.Context, lines int) string {
 
 // AwaitGPUs waits until just those GPUs are published that are there.
 func (c *Cluster) AwaitGPUs(ctx context.Context) error {
-	return Await(ctx, "ResourceSlices with the GPUs", func(ctx context.Context) (string, error) {
+	_, err := c.AwaitPublished(ctx, "the GPUs", func(devices []Device) string {
 		state, err := c.GPUs.State(ctx)
 		if err != nil {
-			return "", err
-		}
-		devices, err := c.Devices(ctx)
-		if err != nil {
-			return "", err
+			return err.Error()
 		}
 		published := map[string]bool{}
 		for _, d := range devices {
-			published[d.UUID] = true
+			published[d.GPU] = true
 		}
-		if want := present(state); !maps.Equal(published, want) {
-			return fmt.Sprintf("the node has %d GPUs, published are %d: %s", len(want), len(published),
-				strings.Join(slices.Sorted(maps.Keys(published)), ", ")), nil
+		want := present(state)
+		for _, g := range state.GPUs {
+			// One in MIG mode has something to offer or not, as it is configured.
+			if g.MIG.Current && len(g.Instances) == 0 && !published[g.UUID] {
+				delete(want, g.UUID)
+			}
 		}
-		return "", nil
+		if !maps.Equal(published, want) {
+			return fmt.Sprintf("the node has %d GPUs to offer, published are %d: %s", len(want), len(published),
+				strings.Join(slices.Sorted(maps.Keys(published)), ", "))
+		}
+		return ""
 	})
+	return err
+}
+
+// AwaitPublished waits until check has nothing to say about the node's devices,
+// and returns them.
+func (c *Cluster) AwaitPublished(ctx context.Context, what string, check func([]Device) string) ([]Device, error) {
+	var devices []Device
+	err := Await(ctx, "ResourceSlices with "+what, func(ctx context.Context) (_ string, err error) {
+		if devices, err = c.Devices(ctx); err != nil {
+			return "", err
+		}
+		return check(devices), nil
+	})
+	return devices, err
 }
