@@ -102,12 +102,22 @@ test: unit e2e ## Run everything: unit tests, then the end-to-end suite on the l
 .PHONY: unit
 unit: $(BIN)/helm ## Run the unit tests with the race detector
 	go test -race ./...
+	go test ./e2e/layout
 	cd e2e/localcluster && go test -race ./...
 	cd e2e/localcluster/kubernetes && go test ./internal/...
 
 .PHONY: e2e
 e2e: e2e-tools ## Run the end-to-end suite on the local cluster
 	cd e2e && go test -tags e2e -count=1 -timeout 40m
+
+.PHONY: bench-scheduler
+bench-scheduler: localcluster $(BIN)/bench-scheduler ## Measure what layouts of devices cost the scheduler (ARGS="--help" for its flags)
+	@$(BIN)/bench-scheduler $(ARGS)
+
+$(BIN)/bench-scheduler: $(call go_sources,e2e/bench e2e/harness pkg/publish pkg/gpu)
+	@echo "build $(@F)"
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@ ./e2e/bench
+	@touch $@
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Check style, errors and the direction of imports
