@@ -125,7 +125,12 @@ func use(t *testing.T, c *harness.Cluster, g group) []harness.Device {
 
 // offered says what is otherwise than the group has it.
 func (g group) offered(devices []harness.Device) string {
+	seen := map[string]bool{}
 	for _, d := range devices {
+		if seen[d.Name] {
+			return d.Name + " is in two pools: one of them is about to go"
+		}
+		seen[d.Name] = true
 		if got := forms(devices, d.GPU); !slices.Equal(got, g.forms) {
 			return fmt.Sprintf("GPU %s is offered as %q", d.GPU, got)
 		}
