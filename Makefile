@@ -114,7 +114,7 @@ e2e: e2e-tools ## Run the end-to-end suite on the local cluster
 bench-scheduler: localcluster $(BIN)/bench-scheduler ## Measure what layouts of devices cost the scheduler (ARGS="--help" for its flags)
 	@$(BIN)/bench-scheduler $(ARGS)
 
-$(BIN)/bench-scheduler: $(call go_sources,e2e/bench e2e/harness pkg/publish pkg/gpu)
+$(BIN)/bench-scheduler: $(call go_sources,api pkg e2e/bench e2e/harness e2e/fakegpu/catalog)
 	@echo "build $(@F)"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@ ./e2e/bench
 	@touch $@

@@ -12,26 +12,17 @@
 // See the License for the specific language governing permissions and
 // limitations under the License.
 
-// The race detector finds nothing here that runs in several goroutines, and
-// makes minutes of seconds.
-//
-//go:build !race
-
 package layout
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	resourceapi "k8s.io/api/resource/v1"
-
 	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/catalog/gonvml"
-	"github.com/memslice/memslice/pkg/gpu"
-	"github.com/memslice/memslice/pkg/publish"
-	"github.com/memslice/memslice/pkg/publish/schedulertest"
 )
 
 var models = []string{"a30", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb", "b200-sxm6-180gb"}
@@ -41,121 +32,95 @@ var models = []string{"a30", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb
 // if the driver can make it, whatever the order in which the others came. Shares
 // and the whole GPU are there exactly while no partition is.
 func TestEveryCombination(t *testing.T) {
-	theirs, err := gonvml.Geometries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range models {
-		model, err := catalog.Lookup(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(key, func(t *testing.T) {
+	for _, shape := range shapes(t) {
+		t.Run(strings.Join(shape.models, ", "), func(t *testing.T) {
 			t.Parallel()
-			everyCombination(t, model.MIG)
-		})
-		t.Run(key+" as go-nvml defines it", func(t *testing.T) {
-			t.Parallel()
-			everyCombination(t, theirs[key])
+			everyCombination(t, shape.geometry)
 		})
 	}
-}
-
-// walk is the sets that have been seen, and how often the scheduler was asked.
-type walk struct {
-	t         *testing.T
-	geometry  *catalog.Geometry
-	scheduler *schedulertest.Scheduler
-	places    []catalog.Placement
-	devices   []string     // the name of that at each place
-	others    []gpu.Device // the GPU's other forms
-	seen      map[string]bool
-	questions int
 }
 
 func everyCombination(t *testing.T, g *catalog.Geometry) {
-	card := card(1, 80*gi, g)
-	devices, problems := publish.Devices([]publish.Offer{everyForm(card)})
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	w := &walk{t: t, geometry: g, seen: map[string]bool{},
-		scheduler: schedulertest.New(schedulertest.Latest(), node, publish.Resources(node, devices))}
-	for _, p := range g.Profiles {
-		for _, start := range p.Starts {
-			w.places = append(w.places, catalog.Placement{Profile: p.ID, Start: start})
-			at := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.Partition.Profile == p.Name && d.Partition.Start == start })
-			w.devices = append(w.devices, devices[at].Name)
-		}
-	}
-	w.others = slices.DeleteFunc(devices, func(d gpu.Device) bool { return d.Form == gpu.MIG })
+	w := newWalk(t, g, nil)
 	w.visit(nil)
+	w.otherForms()
 	t.Logf("%d places, %d sets of partitions, %d questions", len(w.places), len(w.seen), w.questions)
-	if len(w.seen) < len(w.places) {
+	if len(w.seen) <= len(w.places) {
 		t.Errorf("only %d sets were seen", len(w.seen))
 	}
 }
 
-// visit is at a set of places, by their index, which are allocated.
-func (w *walk) visit(set []int) {
-	key := fmt.Sprint(slices.Sorted(slices.Values(set)))
-	if w.seen[key] || w.t.Failed() {
-		return
-	}
-	w.seen[key] = true
-	var existing []catalog.Placement
-	for _, i := range set {
-		existing = append(existing, w.places[i])
-	}
-	for i, place := range w.places {
-		claim := w.ask(schedulertest.Request(gpu.MIG, nil), w.devices[i])
-		if fits := w.geometry.Fits(existing, place); fits != (claim != "") {
-			w.t.Fatalf("beside %s, %s is admitted by the scheduler: %t, and can be made by the driver: %t",
-				w.names(existing), w.names([]catalog.Placement{place}), claim != "", fits)
-		}
-		if claim == "" {
-			continue
-		}
-		w.visit(append(set[:len(set):len(set)], i))
-		w.scheduler.Release(claim)
-	}
-	w.otherForms(set)
-}
-
-// ask is the claim that was allocated, or empty.
-func (w *walk) ask(r resourceapi.DeviceRequest, device string) string {
-	w.questions++
-	claim, _, err := w.scheduler.Asked(device).Allocate(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return claim
-}
-
-func (w *walk) otherForms(set []int) {
-	for _, d := range w.others {
-		form := d.Form
-		claim := w.ask(schedulertest.Request(form, nil), d.Name)
-		if free := len(set) == 0; free != (claim != "") {
-			w.t.Fatalf("with %d partitions, a claim for form %s is admitted: %t", len(set), form, claim != "")
-		}
-		if claim == "" {
-			continue
-		}
-		for i := range w.places {
-			if w.ask(schedulertest.Request(gpu.MIG, nil), w.devices[i]) != "" {
-				w.t.Fatalf("partition %s is admitted beside form %s", w.names(w.places[i:i+1]), form)
+// TestBesideOthers: what somebody else has made on a GPU takes its part from what
+// the scheduler admits, as it does from what the driver can make. Each model is
+// filled at random, beside instances at random places.
+func TestBesideOthers(t *testing.T) {
+	for _, key := range models {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			g := geometry(t, key)
+			made := 0
+			for seed := range uint64(60) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				w := newWalk(t, g, someOf(g, 1+int(seed%3), random))
+				var set []int
+				for fit := w.step(set); len(fit) > 0; fit = w.step(set) {
+					i := fit[random.IntN(len(fit))]
+					w.admits(w.devices[i], w.existing(set))
+					set = append(set, i)
+				}
+				made += len(set)
 			}
-		}
-		w.scheduler.Release(claim)
+			if made < 60 {
+				t.Errorf("%d partitions were made on 60 GPUs: the test shows little", made)
+			}
+		})
 	}
 }
 
-func (w *walk) names(places []catalog.Placement) string {
-	var names []string
-	for _, place := range places {
-		p, _ := w.geometry.ByID(place.Profile)
-		names = append(names, fmt.Sprintf("%s at %d", p.Name, place.Start))
+// someOf is at most n placements that fit together.
+func someOf(g *catalog.Geometry, n int, random *rand.Rand) (some []catalog.Placement) {
+	all := placements(g)
+	for _, i := range random.Perm(len(all)) {
+		if len(some) < n && g.Fits(some, all[i]) {
+			some = append(some, all[i])
+		}
 	}
-	return "[" + strings.Join(names, ", ") + "]"
+	return some
+}
+
+// shape is a geometry and the models that have it.
+type shape struct {
+	geometry *catalog.Geometry
+	models   []string
+}
+
+// shapes are the geometries of all models, as the catalog has them and as
+// go-nvml does. Models that differ in what profiles are called and how large they
+// are, and in nothing that decides what fits, are one shape.
+func shapes(t *testing.T) (all []*shape) {
+	t.Helper()
+	theirs, err := gonvml.Geometries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]*shape{}
+	add := func(name string, g *catalog.Geometry) {
+		bare := *g
+		bare.Profiles = slices.Clone(g.Profiles)
+		for i := range bare.Profiles {
+			p := &bare.Profiles[i]
+			p.Name, p.MemoryMiB, p.Multiprocessors = "", 0, 0
+		}
+		key := fmt.Sprintf("%+v", bare)
+		if known[key] == nil {
+			known[key] = &shape{geometry: g}
+			all = append(all, known[key])
+		}
+		known[key].models = append(known[key].models, name)
+	}
+	for _, key := range models {
+		add(key, geometry(t, key))
+		add(key+" of go-nvml", theirs[key])
+	}
+	return all
 }

@@ -16,6 +16,7 @@ package layout
 
 import (
 	"fmt"
+	"testing"
 
 	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/pkg/gpu"
@@ -27,6 +28,32 @@ const (
 	mi   = int64(1) << 20
 	gi   = int64(1) << 30
 )
+
+// geometry is how the catalog's model of this key can be divided.
+func geometry(t *testing.T, key string) *catalog.Geometry {
+	t.Helper()
+	model, err := catalog.Lookup(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model.MIG
+}
+
+// placements are all the places of a geometry.
+func placements(g *catalog.Geometry) (all []catalog.Placement) {
+	for _, p := range g.Profiles {
+		for _, start := range p.Starts {
+			all = append(all, catalog.Placement{Profile: p.ID, Start: start})
+		}
+	}
+	return all
+}
+
+// partition is a placement as the model has it.
+func partition(g *catalog.Geometry, place catalog.Placement) gpu.Partition {
+	p, _ := g.ByID(place.Profile)
+	return gpu.Partition{Profile: p.Name, Start: place.Start, Size: p.MemorySlices}
+}
 
 // profiles are what the driver tells of a geometry.
 func profiles(g *catalog.Geometry) []gpu.Profile {

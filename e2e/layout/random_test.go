@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,130 +31,46 @@ import (
 	"github.com/memslice/memslice/pkg/publish/schedulertest"
 )
 
-// physical is the plainest account of one GPU.
-type physical struct {
-	geometry *catalog.Geometry // nil where it cannot be divided
-	forms    map[gpu.Form]bool // that it is offered in
-	memory   int64
-
-	// What claims hold of it, by claim.
-	shares     map[string][]share
-	whole      map[string]bool
-	partitions map[string][]catalog.Placement
-}
-
-type share struct{ memory, compute int64 }
-
-func (p *physical) all() (placements []catalog.Placement) {
-	for _, places := range p.partitions {
-		placements = append(placements, places...)
-	}
-	return placements
-}
-
-// room tells whether one more request finds room, whatever else the claim got.
-func (p *physical) room(form gpu.Form, s share, profile string) bool {
-	if !p.forms[form] {
-		return false
-	}
-	switch form {
-	case gpu.Whole:
-		return len(p.shares)+len(p.whole)+len(p.partitions) == 0
-	case gpu.Slice:
-		memory, compute := s.memory, s.compute
-		for _, held := range p.shares {
-			for _, other := range held {
-				memory, compute = memory+other.memory, compute+other.compute
-			}
-		}
-		return len(p.whole)+len(p.partitions) == 0 && memory <= p.memory && compute <= 100
-	}
-	if p.geometry == nil || len(p.shares)+len(p.whole) > 0 {
-		return false
-	}
-	for i := range p.geometry.Profiles {
-		q := &p.geometry.Profiles[i]
-		for _, start := range q.Starts {
-			if q.Name == profile && p.geometry.Fits(p.all(), catalog.Placement{Profile: q.ID, Start: start}) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// take books a result that the scheduler has given, or says why that cannot be.
-func (p *physical) take(claim string, r resourceapi.DeviceRequestAllocationResult, d gpu.Device) error {
-	if !p.forms[d.Form] {
-		return fmt.Errorf("form %s is not offered", d.Form)
-	}
-	memory, compute := r.ConsumedCapacity[gpu.CapacityMemory], r.ConsumedCapacity[gpu.CapacityCompute]
-	s := share{memory.Value(), compute.Value()}
-	if d.Form != gpu.MIG && !p.room(d.Form, s, "") {
-		return fmt.Errorf("no room for form %s of %+v beside %d shares, %d wholes, %v", d.Form, s, len(p.shares), len(p.whole), p.all())
-	}
-	switch d.Form {
-	case gpu.Whole:
-		p.whole[claim] = true
-	case gpu.Slice:
-		p.shares[claim] = append(p.shares[claim], s)
-	case gpu.MIG:
-		place := catalog.Placement{Profile: d.Profile.ID, Start: d.Partition.Start}
-		if len(p.shares)+len(p.whole) > 0 || !p.geometry.Fits(p.all(), place) {
-			return fmt.Errorf("no room for %s beside %d shares, %d wholes, %v", d.Name, len(p.shares), len(p.whole), p.all())
-		}
-		p.partitions[claim] = append(p.partitions[claim], place)
-	}
-	return nil
-}
-
-func (p *physical) release(claim string) {
-	delete(p.shares, claim)
-	delete(p.whole, claim)
-	delete(p.partitions, claim)
-}
-
 // world is a node and the account of it.
 type world struct {
-	gpus      map[string]*physical // by UUID
+	gpus      []*physical
+	byUUID    map[string]*physical
 	devices   map[string]gpu.Device
 	scheduler *schedulertest.Scheduler
 }
 
 // newWorld has GPUs of each kind: in shares only, whole only, in both, in
-// partitions only, and in all forms at once.
+// partitions only, in all forms at once, with an instance of somebody else, and
+// one that is out of order.
 func newWorld(t *testing.T, features structured.Features) *world {
 	t.Helper()
-	geometry := func(key string) *catalog.Geometry {
-		model, err := catalog.Lookup(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return model.MIG
-	}
-	offers := []publish.Offer{
-		everyForm(card(1, 24*gi, nil)), everyForm(card(2, 80*gi, nil)), everyForm(card(3, 80*gi, nil)),
-		everyForm(card(4, 80*gi, geometry("h100-sxm5-80gb"))), everyForm(card(5, 40*gi, geometry("a100-sxm4-40gb"))), everyForm(card(6, 24*gi, geometry("a30"))),
-	}
-	offers[1].Whole, offers[2].Shares = false, false
-	offers[4].Whole, offers[4].Shares = false, false
-	w := &world{gpus: map[string]*physical{}, devices: map[string]gpu.Device{}}
-	for i, o := range offers {
+	h100, a100, a30 := geometry(t, "h100-sxm5-80gb"), geometry(t, "a100-sxm4-40gb"), geometry(t, "a30")
+	w := &world{byUUID: map[string]*physical{}, devices: map[string]gpu.Device{}}
+	var offers []publish.Offer
+	add := func(memory int64, g *catalog.Geometry, change func(*publish.Offer)) *physical {
+		o := everyForm(card(len(offers)+1, memory, g))
+		change(&o)
+		offered := o.Withheld == ""
 		p := &physical{
-			forms:  map[gpu.Form]bool{gpu.Slice: o.Shares, gpu.Whole: o.Whole, gpu.MIG: o.GPU.MIG != nil},
-			memory: int64(o.GPU.Memory.Total),
-			shares: map[string][]share{}, whole: map[string]bool{}, partitions: map[string][]catalog.Placement{},
+			geometry: g, memory: memory - o.Reserve, held: map[string][]holding{},
+			forms: map[gpu.Form]bool{gpu.Slice: o.Shares && offered, gpu.Whole: o.Whole && offered, gpu.MIG: g != nil && offered},
 		}
-		switch i {
-		case 3:
-			p.geometry = geometry("h100-sxm5-80gb")
-		case 4:
-			p.geometry = geometry("a100-sxm4-40gb")
-		case 5:
-			p.geometry = geometry("a30")
-		}
-		w.gpus[o.GPU.UUID] = p
+		offers, w.gpus, w.byUUID[o.GPU.UUID] = append(offers, o), append(w.gpus, p), p
+		return p
 	}
+	add(24*gi, nil, func(*publish.Offer) {})
+	add(80*gi, nil, func(o *publish.Offer) { o.Whole, o.Reserve = false, gi })
+	add(80*gi, nil, func(o *publish.Offer) { o.Shares = false })
+	add(80*gi, h100, func(*publish.Offer) {})
+	add(40*gi, a100, func(o *publish.Offer) { o.Shares, o.Whole = false, false })
+	add(24*gi, a30, func(*publish.Offer) {})
+	add(16*gi, nil, func(o *publish.Offer) { o.Withheld = gpu.Unavailable })
+	occupied := add(24*gi, a30, func(o *publish.Offer) {
+		o.Occupied = []gpu.Partition{{Profile: "1g.6gb+me", Start: 1, Size: 1}}
+	})
+	media, _ := a30.BySlot(catalog.Slot1SliceRev1)
+	occupied.held["an administrator"] = []holding{{form: gpu.MIG, place: catalog.Placement{Profile: media.ID, Start: 1}}}
+
 	devices, problems := publish.Devices(offers)
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -166,146 +83,179 @@ func newWorld(t *testing.T, features structured.Features) *world {
 }
 
 // TestRandomClaims makes and releases claims in all forms at random, and checks
-// every GPU after each: nothing is given away twice, whatever the forms, and what
-// there is room for is not refused.
+// every GPU after each: nothing is given away twice, whatever the forms; a claim
+// gets what it asks for; what there is room for is not refused, however the room
+// is found; and the first alternative for which there is room is taken.
 func TestRandomClaims(t *testing.T) {
 	schedulertest.Versions(t, func(t *testing.T, features structured.Features) {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, features)
-				random := rand.New(rand.NewPCG(seed, 7))
-				var live []string
-				admitted, refused := map[gpu.Form]int{}, map[gpu.Form]int{}
-				for range 700 {
-					if len(live) > 0 && random.IntN(20) < 9 {
-						i := random.IntN(len(live))
-						w.release(live[i])
-						live = slices.Delete(live, i, i+1)
-						continue
-					}
-					form, claim := w.claim(t, random)
-					if claim == "" {
-						refused[form]++
-						continue
-					}
-					admitted[form]++
-					live = append(live, claim)
-				}
-				for _, form := range []gpu.Form{gpu.Slice, gpu.Whole, gpu.MIG} {
-					if admitted[form] < 5 || refused[form] < 5 {
-						t.Errorf("%d claims for form %s were admitted and %d refused: the test shows little", admitted[form], form, refused[form])
-					}
-				}
+				newWorld(t, features).live(t, rand.New(rand.NewPCG(seed, 7)))
 			})
 		}
 	})
 }
 
+func (w *world) live(t *testing.T, random *rand.Rand) {
+	var claims []string
+	admitted, refused := map[string]int{}, map[string]int{}
+	for range 900 {
+		if len(claims) > 0 && random.IntN(20) < 8 {
+			i := random.IntN(len(claims))
+			w.release(claims[i])
+			claims = slices.Delete(claims, i, i+1)
+			continue
+		}
+		requests := randomClaim(random)
+		kind := kind(requests)
+		if claim := w.allocate(t, requests); claim != "" {
+			admitted[kind]++
+			claims = append(claims, claim)
+		} else {
+			refused[kind]++
+		}
+		for _, p := range w.gpus {
+			if err := p.check(); err != nil {
+				t.Fatalf("after %+v: GPU with %+v: %v", requests, p.held, err)
+			}
+		}
+	}
+	t.Logf("admitted %v, refused %v", admitted, refused)
+	for _, kind := range []string{"slice", "gpu", "mig", "several", "alternatives"} {
+		if admitted[kind] < 5 || refused[kind] < 5 {
+			t.Errorf("%s: %d claims were admitted and %d refused: the test shows little", kind, admitted[kind], refused[kind])
+		}
+	}
+}
+
+func kind(requests [][]want) string {
+	switch {
+	case len(requests) > 1:
+		return "several"
+	case len(requests[0]) > 1:
+		return "alternatives"
+	}
+	return string(requests[0][0].form)
+}
+
 func (w *world) release(claim string) {
 	w.scheduler.Release(claim)
 	for _, p := range w.gpus {
-		p.release(claim)
+		delete(p.held, claim)
 	}
 }
 
-// claim asks for one to three devices of a form, or now and then for the first
-// of two forms.
-func (w *world) claim(t *testing.T, random *rand.Rand) (gpu.Form, string) {
+// allocate gives the claim, or nothing where it stays pending, and fails where
+// that is not as it must be.
+func (w *world) allocate(t *testing.T, requests [][]want) string {
 	t.Helper()
-	form, s, profile, request := randomRequest(random)
-	requests := []resourceapi.DeviceRequest{request}
-	for i := 1; i < 3 && random.IntN(6) == 0; i++ {
-		_, _, _, more := randomRequest(random)
-		more.Name = fmt.Sprint("more", i)
-		requests = append(requests, more)
+	var asked []resourceapi.DeviceRequest
+	for i, alternatives := range requests {
+		asked = append(asked, request(fmt.Sprint(i), alternatives))
 	}
-	if random.IntN(8) == 0 {
-		_, _, _, second := randomRequest(random)
-		requests = []resourceapi.DeviceRequest{firstOf(request, second)}
-	}
-	expected := false
-	for _, p := range w.gpus {
-		expected = expected || p.room(form, s, profile)
-	}
-	claim, results, err := w.scheduler.Allocate(requests...)
+	claim, results, err := w.scheduler.Allocate(asked...)
 	if err != nil {
-		t.Fatalf("allocating: %v", err)
+		t.Fatalf("allocating %+v: %v", requests, err)
 	}
-	if simple := len(requests) == 1 && requests[0].Exactly != nil; simple && expected != (claim != "") {
-		t.Fatalf("a claim for form %s, %+v, profile %q is admitted: %t, there is room: %t", form, s, profile, claim != "", expected)
+	first, room := solve(w.gpus, requests)
+	if room != (claim != "") {
+		t.Fatalf("%+v is admitted: %t, there is room: %t", requests, claim != "", room)
 	}
-	for _, r := range results {
-		d, ok := w.devices[r.Pool+" "+r.Device]
-		if !ok {
-			t.Fatalf("device %s in pool %s is not published", r.Device, r.Pool)
+	for i, asked := range asked {
+		var chosen, devices int
+		for _, r := range results {
+			name, option, _ := strings.Cut(r.Request, "/option")
+			if name != asked.Name {
+				continue
+			}
+			if option != "" {
+				chosen, err = strconv.Atoi(option)
+			}
+			if err != nil || chosen >= len(requests[i]) {
+				t.Fatalf("a result is for %q", r.Request)
+			}
+			w.take(t, claim, r, requests[i][chosen])
+			devices++
 		}
-		if err := w.gpus[d.GPU.UUID].take(claim, r, d); err != nil {
-			t.Fatalf("GPU %s, device %s: %v", d.GPU.UUID, r.Device, err)
+		if room && devices != requests[i][chosen].count {
+			t.Fatalf("%+v: request %d got %d devices", requests, i, devices)
+		}
+		if room && i == 0 && chosen != first {
+			t.Fatalf("%+v got alternative %d, and %d can be had", requests, chosen, first)
 		}
 	}
-	return form, claim
+	return claim
 }
 
-func randomRequest(random *rand.Rand) (gpu.Form, share, string, resourceapi.DeviceRequest) {
+// take books a result of the scheduler, which has to be what was wanted.
+func (w *world) take(t *testing.T, claim string, r resourceapi.DeviceRequestAllocationResult, wanted want) {
+	t.Helper()
+	d, ok := w.devices[r.Pool+" "+r.Device]
+	if !ok {
+		t.Fatalf("device %s in pool %s is not published", r.Device, r.Pool)
+	}
+	p := w.byUUID[d.GPU.UUID]
+	memory, compute := r.ConsumedCapacity[gpu.CapacityMemory], r.ConsumedCapacity[gpu.CapacityCompute]
+	h := holding{form: d.Form, memory: memory.Value(), compute: compute.Value()}
+	if d.Form == gpu.MIG {
+		h.place = catalog.Placement{Profile: d.Profile.ID, Start: d.Partition.Start}
+	}
+	if !slices.Contains(p.candidates(wanted), h) {
+		t.Fatalf("%+v got %+v of GPU %s", wanted, h, d.GPU.UUID)
+	}
+	p.held[claim] = append(p.held[claim], h)
+}
+
+func request(name string, alternatives []want) resourceapi.DeviceRequest {
+	var all []resourceapi.DeviceRequest
+	for _, w := range alternatives {
+		var selectors []string
+		if w.profile != "" {
+			selectors = append(selectors, fmt.Sprintf("device.attributes[%q].profile == %q", gpu.DriverName, w.profile))
+		}
+		capacity := map[resourceapi.QualifiedName]string{}
+		if w.form == gpu.Slice {
+			capacity[gpu.CapacityCompute] = fmt.Sprint(w.compute)
+		}
+		if w.memory > 0 {
+			capacity[gpu.CapacityMemory] = fmt.Sprint(w.memory)
+		}
+		r := schedulertest.Request(w.form, capacity, selectors...)
+		r.Exactly.Count = int64(w.count)
+		all = append(all, r)
+	}
+	r := all[0]
+	if len(all) > 1 {
+		r = schedulertest.FirstOf(all...)
+	}
+	r.Name = name
+	return r
+}
+
+// randomClaim has one request, or now and then up to three, or alternatives.
+func randomClaim(random *rand.Rand) [][]want {
+	claim := [][]want{{randomWant(random)}}
+	for random.IntN(6) == 0 && len(claim) < 3 {
+		claim = append(claim, []want{randomWant(random)})
+	}
+	for i := range claim {
+		for random.IntN(7) == 0 && len(claim[i]) < 3 {
+			claim[i] = append(claim[i], randomWant(random))
+		}
+	}
+	return claim
+}
+
+func randomWant(random *rand.Rand) want {
+	count := 1 + random.IntN(5)/4
 	switch random.IntN(8) {
-	case 0:
-		return gpu.Whole, share{}, "", schedulertest.Request(gpu.Whole, nil)
+	case 0, 4:
+		return want{form: gpu.Whole, count: count}
 	case 1, 2, 3:
-		profiles := []string{"1g.10gb", "1g.10gb+me", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.5gb", "3g.20gb", "1g.6gb", "2g.12gb", "4g.24gb"}
-		name := profiles[random.IntN(len(profiles))]
-		return gpu.MIG, share{}, name, schedulertest.Request(gpu.MIG, nil, fmt.Sprintf("device.attributes[%q].profile == %q", gpu.DriverName, name))
+		profiles := []string{"1g.10gb", "1g.10gb+me", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.5gb", "3g.20gb", "1g.6gb", "1g.6gb+me", "2g.12gb", "4g.24gb"}
+		return want{form: gpu.MIG, profile: profiles[random.IntN(len(profiles))], count: count}
 	}
-	amounts := []int64{256 * mi, gi, 5 * gi, 10 * gi, 20 * gi, 40 * gi, 70 * gi}
-	s := share{amounts[random.IntN(len(amounts))], int64(random.IntN(4) * random.IntN(3) * 10)}
-	return gpu.Slice, s, "", schedulertest.Request(gpu.Slice, map[resourceapi.QualifiedName]string{
-		gpu.CapacityMemory: fmt.Sprint(s.memory), gpu.CapacityCompute: fmt.Sprint(s.compute),
-	})
-}
-
-// firstOf makes alternatives of two requests.
-func firstOf(requests ...resourceapi.DeviceRequest) resourceapi.DeviceRequest {
-	var list []resourceapi.DeviceSubRequest
-	for i, r := range requests {
-		list = append(list, resourceapi.DeviceSubRequest{
-			Name: fmt.Sprint("option", i), DeviceClassName: r.Exactly.DeviceClassName, Selectors: r.Exactly.Selectors,
-			AllocationMode: r.Exactly.AllocationMode, Count: r.Exactly.Count, Capacity: r.Exactly.Capacity,
-		})
-	}
-	return resourceapi.DeviceRequest{Name: "gpu", FirstAvailable: list}
-}
-
-// TestRanksGoRound: the list of alternatives into which the chart's policy turns
-// a request has shares go round the GPUs.
-func TestRanksGoRound(t *testing.T) {
-	var offers []publish.Offer
-	for n := range 4 {
-		o := everyForm(card(n+1, 80*gi, nil))
-		o.Ranks = 3
-		offers = append(offers, o)
-	}
-	devices, _ := publish.Devices(offers)
-	schedulertest.Versions(t, func(t *testing.T, features structured.Features) {
-		scheduler := schedulertest.New(features, node, publish.Resources(node, devices))
-		capacity := func(rank int) map[resourceapi.QualifiedName]string {
-			c := map[resourceapi.QualifiedName]string{gpu.CapacityMemory: "1Gi"}
-			if rank > 0 {
-				c[resourceapi.QualifiedName(fmt.Sprint(gpu.CapacityRank, rank))] = "1"
-			}
-			return c
-		}
-		spread := firstOf(schedulertest.Request(gpu.Slice, capacity(1)), schedulertest.Request(gpu.Slice, capacity(2)),
-			schedulertest.Request(gpu.Slice, capacity(3)), schedulertest.Request(gpu.Slice, capacity(0)))
-		var order []string
-		for range 14 {
-			_, results, err := scheduler.Allocate(spread)
-			if err != nil || len(results) != 1 {
-				t.Fatalf("allocating: %v, %v", results, err)
-			}
-			order = append(order, strings.TrimLeft(strings.TrimPrefix(results[0].Device, "gpu-"), "0")[:1])
-		}
-		if got, want := strings.Join(order, ""), "12341234123411"; got != want {
-			t.Errorf("GPUs in the order %s, want %s", got, want)
-		}
-	})
+	amounts := []int64{0, 1, 100 * mi, gi + 1, 5 * gi, 10 * gi, 20 * gi, 40 * gi, 70 * gi}
+	return want{form: gpu.Slice, memory: amounts[random.IntN(len(amounts))], compute: int64(random.IntN(4) * random.IntN(3) * 10), count: count}
 }

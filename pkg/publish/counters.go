@@ -16,6 +16,7 @@ package publish
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -115,11 +116,42 @@ func consumed(d gpu.Device, divided bool) counters {
 	case d.Form != gpu.MIG:
 		return divisible(d.GPU.MIG)
 	}
-	c := parts(d.Profile)
-	c.memory(d.Partition.Start, d.Partition.Size)
-	name := profileCounter(d.Profile.Name)
-	if _, ok := scarce(d.GPU.MIG)[name]; ok {
+	return needed(d.GPU.MIG, d.Profile, d.Partition)
+}
+
+// needed is what an instance takes of its GPU.
+func needed(m *gpu.MultiInstance, p gpu.Profile, place gpu.Partition) counters {
+	c := parts(p)
+	c.memory(place.Start, place.Size)
+	name := profileCounter(p.Name)
+	if _, ok := scarce(m)[name]; ok {
 		c.add(name, 1)
 	}
 	return c
+}
+
+// left is what a GPU has beside instances at these places.
+func left(m *gpu.MultiInstance, taken []gpu.Partition) counters {
+	all := divisible(m)
+	maps.Copy(all, scarce(m))
+	for _, place := range taken {
+		var p gpu.Profile
+		if i := slices.IndexFunc(m.Profiles, func(p gpu.Profile) bool { return p.Name == place.Profile }); i >= 0 {
+			p = m.Profiles[i]
+		}
+		for name, n := range needed(m, p, place) {
+			all[name] -= n
+		}
+	}
+	return all
+}
+
+// cover tells whether there is at least as much as is needed of everything.
+func (c counters) cover(needed counters) bool {
+	for name, n := range needed {
+		if c[name] < n {
+			return false
+		}
+	}
+	return true
 }

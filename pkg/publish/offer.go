@@ -44,7 +44,7 @@ type Offer struct {
 	Ranks int
 
 	// Occupied are the places of instances that are neither offered nor made
-	// for claims. What overlaps them is withheld.
+	// for claims. What cannot be had beside them is withheld.
 	Occupied []gpu.Partition
 
 	// Withheld is put on every device of the GPU.

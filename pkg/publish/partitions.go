@@ -29,10 +29,16 @@ import (
 // that is free, and a small instance in the middle would spoil a GPU for large
 // ones.
 func places(o *Offer) []gpu.Device {
+	if len(o.Profiles) == 0 {
+		return nil
+	}
 	var devices []gpu.Device
+	left := left(o.GPU.MIG, o.Occupied)
 	for _, p := range slices.SortedFunc(slices.Values(o.Profiles), compareProfiles) {
 		for _, place := range inOrder(p, o.Profiles) {
-			devices = append(devices, partition(o, p, place, ""))
+			d := partition(o, p, place)
+			d.Withheld = o.withheld(!left.cover(needed(o.GPU.MIG, p, place)))
+			devices = append(devices, d)
 		}
 	}
 	return devices
@@ -88,7 +94,8 @@ func existing(o *Offer) []gpu.Device {
 		if i.UUID == "" {
 			continue
 		}
-		d := partition(o, gpu.Profile{Name: i.Profile, Memory: i.Memory, Multiprocessors: i.Multiprocessors, Engines: i.Engines}, i.Partition, i.UUID)
+		d := partition(o, gpu.Profile{Name: i.Profile, Memory: i.Memory, Multiprocessors: i.Multiprocessors, Engines: i.Engines}, i.Partition)
+		d.Existing = i.UUID
 		if parts[i.GPUInstance] > 1 {
 			d.Name = fmt.Sprintf("%s-%d", d.Name, i.ComputeInstance)
 		}
@@ -97,7 +104,7 @@ func existing(o *Offer) []gpu.Device {
 	return devices
 }
 
-func partition(o *Offer, p gpu.Profile, place gpu.Partition, existing string) gpu.Device {
+func partition(o *Offer, p gpu.Profile, place gpu.Partition) gpu.Device {
 	return gpu.Device{
 		Pool:             o.Pool,
 		Name:             fmt.Sprintf("%s-mig-%s-%d", wholeName(&o.GPU), place.Slug(), place.Start),
@@ -106,10 +113,9 @@ func partition(o *Offer, p gpu.Profile, place gpu.Partition, existing string) gp
 		Memory:           p.Memory,
 		Profile:          p,
 		Partition:        place,
-		Existing:         existing,
 		MemoryIsolation:  gpu.IsolationMIG,
 		ComputeIsolation: gpu.IsolationMIG,
 		MIGOnDemand:      o.MIGOnDemand,
-		Withheld:         o.withheld(existing == "" && slices.ContainsFunc(o.Occupied, place.Overlaps)),
+		Withheld:         o.Withheld,
 	}
 }

@@ -47,6 +47,10 @@ func shareRequest(capacity map[resourceapi.QualifiedName]string) resourceapi.Dev
 
 func wholeRequest() resourceapi.DeviceRequest { return schedulertest.Request(gpu.Whole, nil) }
 
+func migRequest(selectors ...string) resourceapi.DeviceRequest {
+	return schedulertest.Request(gpu.MIG, nil, selectors...)
+}
+
 func memory(amount string) map[resourceapi.QualifiedName]string {
 	return map[resourceapi.QualifiedName]string{gpu.CapacityMemory: amount}
 }

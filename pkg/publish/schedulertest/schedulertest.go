@@ -13,7 +13,9 @@
 // limitations under the License.
 
 // Package schedulertest answers what kube-scheduler would make of ResourceSlices:
-// it is the scheduler's own allocator, on nodes that exist in memory only.
+// it is the scheduler's own allocator, on nodes that exist in memory only. It
+// knows what DeviceClasses the chart installs, and nothing of how the slices
+// came to be.
 package schedulertest
 
 import (
@@ -25,26 +27,27 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/memslice/memslice/pkg/gpu"
 )
 
-// Scheduler is the allocator of kube-scheduler with what is published for one
-// node, and the claims that it has allocated.
+// Scheduler is the allocator of kube-scheduler with what is published for its
+// nodes, and the claims that it has allocated.
 type Scheduler struct {
 	// Slices are what is published. They may be changed between two claims.
 	Slices []*resourceapi.ResourceSlice
 
-	node      string
+	nodes     []*corev1.Node
 	features  structured.Features
 	allocated map[string]resourceapi.AllocationResult // by claim
 	count     *int
+	classes   classes
 	cache     *cel.Cache
 }
 
@@ -73,9 +76,16 @@ func features(fractional bool) structured.Features {
 // New is the scheduler of a cluster of one node, with what is published for it.
 func New(features structured.Features, node string, resources resourceslice.DriverResources) *Scheduler {
 	s := &Scheduler{
-		node: node, features: features, count: new(int), allocated: map[string]resourceapi.AllocationResult{},
+		features: features, count: new(int), allocated: map[string]resourceapi.AllocationResult{}, classes: newClasses(),
 		cache: cel.NewCache(1000, cel.Features{EnableConsumableCapacity: true}),
 	}
+	s.Join(node, resources)
+	return s
+}
+
+// Join adds a node with what is published for it.
+func (s *Scheduler) Join(node string, resources resourceslice.DriverResources) {
+	s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	for _, name := range slices.Sorted(maps.Keys(resources.Pools)) {
 		pool := resources.Pools[name]
 		for i, slice := range pool.Slices {
@@ -84,35 +94,59 @@ func New(features structured.Features, node string, resources resourceslice.Driv
 				Spec: resourceapi.ResourceSliceSpec{
 					Driver:         gpu.DriverName,
 					Pool:           resourceapi.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: int64(len(pool.Slices))},
-					NodeName:       &s.node,
+					NodeName:       &node,
 					Devices:        slice.Devices,
 					SharedCounters: slice.SharedCounters,
 				},
 			})
 		}
 	}
-	return s
 }
 
 // Allocate gives the claim's name and the results, or none where the claim
-// stays pending.
+// stays pending. Of the nodes on which the claim fits it takes the one with the
+// best score, and of several such the one that joined first.
 func (s *Scheduler) Allocate(requests ...resourceapi.DeviceRequest) (string, []resourceapi.DeviceRequestAllocationResult, error) {
 	*s.count++
 	claim := &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("claim-", *s.count), Namespace: "default"},
 		Spec:       resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: requests}},
 	}
-	allocator, err := structured.NewAllocator(context.Background(), s.features, s.state(), classes{}, s.Slices, s.cache)
+	allocator, err := structured.NewAllocator(context.Background(), s.features, s.state(), s.classes, s.Slices, s.cache)
 	if err != nil {
 		return "", nil, err
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node}}
-	results, err := allocator.Allocate(context.Background(), node, []*resourceapi.ResourceClaim{claim})
-	if err != nil || len(results) == 0 {
-		return "", nil, err
+	best := -1
+	for _, node := range s.nodes {
+		results, err := allocator.Allocate(context.Background(), node, []*resourceapi.ResourceClaim{claim})
+		if err != nil {
+			return "", nil, fmt.Errorf("node %s: %w", node.Name, err)
+		}
+		if len(results) == 0 {
+			continue
+		}
+		if score := score(requests, results[0]); score > best {
+			best, s.allocated[claim.Name] = score, results[0]
+		}
 	}
-	s.allocated[claim.Name] = results[0]
-	return claim.Name, results[0].Devices.Results, nil
+	if best < 0 {
+		return "", nil, nil
+	}
+	return claim.Name, s.allocated[claim.Name].Devices.Results, nil
+}
+
+// score is what kube-scheduler gives a node for an allocation there: the earlier
+// an alternative is in its list, the more.
+func score(requests []resourceapi.DeviceRequest, allocation resourceapi.AllocationResult) (n int) {
+	for _, r := range requests {
+		for i, alternative := range r.FirstAvailable {
+			chosen := resourceclaim.CreateSubRequestRef(r.Name, alternative.Name)
+			if slices.ContainsFunc(allocation.Devices.Results, func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Request == chosen }) {
+				n += resourceapi.FirstAvailableDeviceRequestMaxSize - i
+			}
+		}
+	}
+	return n
 }
 
 // Asked is a scheduler with the same claims that sees no device but those of
@@ -178,54 +212,4 @@ func (s *Scheduler) MustStayPending(t *testing.T, request resourceapi.DeviceRequ
 	if _, results, err := s.Allocate(request); err != nil || len(results) > 0 {
 		t.Fatalf("allocating: got %v and error %v, want the claim to stay pending", results, err)
 	}
-}
-
-// Request asks for one device of a form, with these capacities, that all
-// selectors match.
-func Request(form gpu.Form, capacity map[resourceapi.QualifiedName]string, selectors ...string) resourceapi.DeviceRequest {
-	exactly := &resourceapi.ExactDeviceRequest{
-		DeviceClassName: class(form),
-		AllocationMode:  resourceapi.DeviceAllocationModeExactCount,
-		Count:           1,
-	}
-	for name, amount := range capacity {
-		if exactly.Capacity == nil {
-			exactly.Capacity = &resourceapi.CapacityRequirements{Requests: map[resourceapi.QualifiedName]resource.Quantity{}}
-		}
-		exactly.Capacity.Requests[name] = resource.MustParse(amount)
-	}
-	for _, selector := range selectors {
-		exactly.Selectors = append(exactly.Selectors, resourceapi.DeviceSelector{
-			CEL: &resourceapi.CELDeviceSelector{Expression: selector},
-		})
-	}
-	return resourceapi.DeviceRequest{Name: "gpu", Exactly: exactly}
-}
-
-func class(form gpu.Form) string { return string(form) + ".memslice.dev" }
-
-// classes are the DeviceClasses that are installed with the driver.
-type classes struct{}
-
-func (c classes) List() ([]*resourceapi.DeviceClass, error) {
-	var list []*resourceapi.DeviceClass
-	for _, form := range []gpu.Form{gpu.Slice, gpu.Whole, gpu.MIG} {
-		expression := fmt.Sprintf(`device.driver == %q && device.attributes[%q].type == %q`, gpu.DriverName, gpu.DriverName, form)
-		list = append(list, &resourceapi.DeviceClass{
-			ObjectMeta: metav1.ObjectMeta{Name: class(form)},
-			Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{
-				{CEL: &resourceapi.CELDeviceSelector{Expression: expression}},
-			}},
-		})
-	}
-	return list, nil
-}
-
-func (c classes) Get(name string) (*resourceapi.DeviceClass, error) {
-	list, _ := c.List()
-	i := slices.IndexFunc(list, func(class *resourceapi.DeviceClass) bool { return class.Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("no device class %q", name)
-	}
-	return list[i], nil
 }
