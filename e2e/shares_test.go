@@ -175,8 +175,11 @@ func noAmount(k *kit) {
 func compute(k *kit) {
 	uuid := k.gpus()[0]
 	quarter := share("gpu", "10Gi", capacity("compute", "25"), onGPU(uuid))
-	for _, name := range []string{"a", "b", "c", "d"} {
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
 		k.start(name, quarter)
+	}
+	for _, name := range names {
 		view := k.sees(k.running(name), mainContainer, k.grant(name))
 		if got := view.Env[computePrefix+"_GPU"]; got != "25" {
 			k.Errorf("%s_GPU=%q, want 25; the container has %v", computePrefix, got, view.Env)

@@ -155,7 +155,7 @@ func spreadConfiguration(k *kit) {
 		return devices
 	}
 	// It shows in force where it asks for what there is not.
-	k.ok(k.createBoth("insists", spreading, nil, claim("Cgroup")))
+	k.ok(k.createBoth("insists", spreading, claim("Cgroup")))
 	if grant := k.grant("insists"); grant.Request != "gpu/rank1" {
 		k.Errorf("the request was not expanded: %+v", grant)
 	}
@@ -164,7 +164,7 @@ func spreadConfiguration(k *kit) {
 	message, err := k.AwaitEvent(k.ctx, pod, "FailedPrepareDynamicResources", "isolation Cgroup is required")
 	k.ok(err)
 	k.Log(message)
-	k.ok(k.createBoth("agrees", spreading, nil, claim("None")))
+	k.ok(k.createBoth("agrees", spreading, claim("None")))
 	k.sees(k.running("agrees"), mainContainer, k.grant("agrees"))
 	k.remove("insists")
 }

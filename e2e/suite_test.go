@@ -17,6 +17,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -110,13 +111,12 @@ func use(t *testing.T, c *harness.Cluster, g group) []harness.Device {
 	if err == nil {
 		err = c.Configure(ctx, g.config)
 	}
-	if err == nil {
-		err = c.AwaitGPUs(ctx)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	devices, err := c.AwaitPublished(ctx, "every GPU in the form of "+strings.Join(g.forms, ", "), g.offered)
+	devices, err := c.AwaitPublished(ctx, "every GPU in the form of "+strings.Join(g.forms, ", "), func(devices []harness.Device) string {
+		return cmp.Or(c.Missing(ctx, devices), g.offered(devices))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +131,9 @@ func (g group) offered(devices []harness.Device) string {
 			return d.Name + " is in two pools: one of them is about to go"
 		}
 		seen[d.Name] = true
+		if d.Taints != "" {
+			return d.Name + " is tainted: " + d.Taints
+		}
 		if got := forms(devices, d.GPU); !slices.Equal(got, g.forms) {
 			return fmt.Sprintf("GPU %s is offered as %q", d.GPU, got)
 		}
@@ -179,7 +182,7 @@ func (s *suite) asBefore(k *kit) {
 		if slices.Equal(devices, s.offered) {
 			return ""
 		}
-		return "there is " + names(devices)
+		return "before there was " + names(s.offered) + ", now there is " + names(devices)
 	})
 	if err != nil {
 		k.Error(err)

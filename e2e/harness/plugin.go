@@ -128,29 +128,32 @@ func (c *Cluster) PluginLog(ctx context.Context, lines int) string {
 
 // AwaitGPUs waits until just those GPUs are published that are there.
 func (c *Cluster) AwaitGPUs(ctx context.Context) error {
-	_, err := c.AwaitPublished(ctx, "the GPUs", func(devices []Device) string {
-		state, err := c.GPUs.State(ctx)
-		if err != nil {
-			return err.Error()
-		}
-		published := map[string]bool{}
-		for _, d := range devices {
-			published[d.GPU] = true
-		}
-		want := present(state)
-		for _, g := range state.GPUs {
-			// One in MIG mode has something to offer or not, as it is configured.
-			if g.MIG.Current && len(g.Instances) == 0 && !published[g.UUID] {
-				delete(want, g.UUID)
-			}
-		}
-		if !maps.Equal(published, want) {
-			return fmt.Sprintf("the node has %d GPUs to offer, published are %d: %s", len(want), len(published),
-				strings.Join(slices.Sorted(maps.Keys(published)), ", "))
-		}
-		return ""
-	})
+	_, err := c.AwaitPublished(ctx, "the GPUs", func(devices []Device) string { return c.Missing(ctx, devices) })
 	return err
+}
+
+// Missing says how the GPUs of the devices are others than are there, if they are.
+func (c *Cluster) Missing(ctx context.Context, devices []Device) string {
+	state, err := c.GPUs.State(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	published := map[string]bool{}
+	for _, d := range devices {
+		published[d.GPU] = true
+	}
+	want := present(state)
+	for _, g := range state.GPUs {
+		// One in MIG mode has something to offer or not, as it is configured.
+		if g.MIG.Current && len(g.Instances) == 0 && !published[g.UUID] {
+			delete(want, g.UUID)
+		}
+	}
+	if !maps.Equal(published, want) {
+		return fmt.Sprintf("the node has %d GPUs to offer, published are %d: %s", len(want), len(published),
+			strings.Join(slices.Sorted(maps.Keys(published)), ", "))
+	}
+	return ""
 }
 
 // AwaitPublished waits until check has nothing to say about the node's devices,

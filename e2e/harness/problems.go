@@ -100,7 +100,8 @@ func (c *Cluster) AwaitProblem(ctx context.Context, mark LogMark, words ...strin
 	return problem, err
 }
 
-// nodeProblems are the messages of the plugin's events on the Node.
+// nodeProblems are the messages of the plugin's events on the Node, the latest
+// first.
 func (c *Cluster) nodeProblems(ctx context.Context) ([]string, error) {
 	list, err := c.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + c.NodeName,
@@ -108,6 +109,7 @@ func (c *Cluster) nodeProblems(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the events of Node %s: %w", c.NodeName, err)
 	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
 	var problems []string
 	for _, event := range list.Items {
 		if event.ReportingController == DriverName {

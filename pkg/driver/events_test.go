@@ -16,6 +16,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,23 @@ func TestReportOnNode(t *testing.T) {
 				t.Errorf("the event is in namespace %q, where the plugin may not write it", event.Namespace)
 			}
 		})
+	}
+}
+
+// As many problems as a node with many GPUs can have are all told.
+func TestReportManyOnNode(t *testing.T) {
+	const problems = 64
+	client := fake.NewClientset()
+	report := reportOnNode(t.Context(), client, "node-1")
+	told := map[string]bool{}
+	for i := range problems {
+		report(fmt.Sprintf("problem %d", i))
+	}
+	for _, event := range awaitEvents(t, client, problems) {
+		told[event.Message] = true
+	}
+	if len(told) != problems {
+		t.Errorf("%d problems are told of %d: %v", len(told), problems, told)
 	}
 }
 

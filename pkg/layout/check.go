@@ -86,7 +86,7 @@ func (d *decision) foreign() (places []gpu.Partition) {
 		seen[i.GPUInstance] = true
 		places = append(places, i.Partition)
 		if !held[i.GPUInstance] {
-			d.problem("MIG instance %d, %s at memory slice %d, is not memslice's; what overlaps it is withheld until it is destroyed (nvidia-smi mig -i %[4]s -dci -gi %[1]d; nvidia-smi mig -i %[4]s -dgi -gi %[1]d)",
+			d.problem("MIG instance %d, %s at memory slice %d, is not memslice's; what cannot be had beside it is withheld until it is destroyed (nvidia-smi mig -i %[4]s -dci -gi %[1]d; nvidia-smi mig -i %[4]s -dgi -gi %[1]d)",
 				i.GPUInstance, i.Profile, i.Start, d.gpu.UUID)
 		}
 	}

@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 		"an instance of a stranger": {
 			gpu: withInstance(first), config: offer(v1alpha1.MIGOnDemand, allForms...), pool: own,
 			devices: slices.Concat(with(gpu.Occupied, slice, whole, quarters[0]), quarters[1:], with(gpu.Occupied, half+"0"), []string{half + "2"}),
-			problem: "MIG instance 0, 1g.20gb at memory slice 0, is not memslice's; what overlaps it is withheld until it is destroyed (nvidia-smi mig -i " + uuid + " -dci -gi 0; nvidia-smi mig -i " + uuid + " -dgi -gi 0)",
+			problem: "MIG instance 0, 1g.20gb at memory slice 0, is not memslice's; what cannot be had beside it is withheld until it is destroyed (nvidia-smi mig -i " + uuid + " -dci -gi 0; nvidia-smi mig -i " + uuid + " -dgi -gi 0)",
 		},
 		"an instance of a stranger, in parts": {
 			gpu: parts, config: offer("", v1alpha1.FormMIG), pool: own,

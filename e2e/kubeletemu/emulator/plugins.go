@@ -45,9 +45,15 @@ type plugins struct {
 }
 
 type registration struct {
-	inode  uint64 // a new socket of the same name is a new process
+	socket identity // a new one of the same name is a new process
 	driver string
 	conn   *grpc.ClientConn
+}
+
+// identity tells a file from the next one of its name, which can have its inode.
+type identity struct {
+	inode uint64
+	made  time.Time
 }
 
 func newPlugins(dir string) *plugins {
@@ -72,7 +78,7 @@ func (p *plugins) discover(ctx context.Context, every time.Duration) {
 func (p *plugins) scan(ctx context.Context) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	present := map[string]uint64{}
+	present := map[string]identity{}
 	entries, err := os.ReadDir(p.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -83,16 +89,16 @@ func (p *plugins) scan(ctx context.Context) error {
 			continue
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			present[filepath.Join(p.dir, entry.Name())] = stat.Ino
+			present[filepath.Join(p.dir, entry.Name())] = identity{stat.Ino, info.ModTime()}
 		}
 	}
 	for socket, known := range p.bySocket {
-		if present[socket] != known.inode {
+		if present[socket] != known.socket {
 			p.forget(socket)
 		}
 	}
 	var failed []error
-	for socket, inode := range present {
+	for socket, identity := range present {
 		if _, known := p.bySocket[socket]; known {
 			continue
 		}
@@ -101,7 +107,7 @@ func (p *plugins) scan(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("registration socket %s: %w", socket, err))
 			continue
 		}
-		registered.inode = inode
+		registered.socket = identity
 		p.bySocket[socket] = registered
 		klog.FromContext(ctx).Info("Driver registered", "driver", registered.driver, "socket", socket)
 	}
