@@ -51,11 +51,16 @@ cluster-down: ## Stop the cluster and remove everything it made (nothing happens
 ##@ To build
 
 .PHONY: build
-build: $(BIN)/memslice-kubelet-plugin $(BIN)/nvidia-cdi-hook ## Build the kubelet plugin and the hook that its image carries
+build: $(BIN)/memslice-kubelet-plugin $(BIN)/memslice-hook $(BIN)/nvidia-cdi-hook ## Build the kubelet plugin and the hooks that its image carries
 
 $(BIN)/memslice-kubelet-plugin: $(call go_sources,api cmd pkg)
 	@echo "build memslice-kubelet-plugin: the first build takes a few minutes"
 	@CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/memslice-kubelet-plugin
+
+$(BIN)/memslice-hook: $(call go_sources,cmd/memslice-hook pkg/hook)
+	@echo "build memslice-hook"
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/memslice-hook
+	@touch $@
 
 # The container runtime runs this one on the host, whatever libc that has, so it
 # is static. The linker's warning about dlopen concerns a command not used here.
@@ -69,21 +74,23 @@ $(BIN)/nvidia-cdi-hook: go.mod go.sum
 .PHONY: image
 image: $(IMAGES)/memslice.tar $(IMAGES)/demo.tar ## Assemble the images docker.io/memslice/{memslice,demo}:dev, without Docker
 
-$(IMAGES)/memslice.tar: $(BIN)/memslice-kubelet-plugin $(BIN)/nvidia-cdi-hook $(BIN)/mkimage
+$(IMAGES)/memslice.tar: $(BIN)/memslice-kubelet-plugin $(BIN)/memslice-hook $(BIN)/nvidia-cdi-hook $(BIN)/mkimage
 	@mkdir -p $(@D)
 	@$(BIN)/mkimage --tag docker.io/memslice/memslice:dev --output $@ \
 		--elf $(BIN)/memslice-kubelet-plugin:/usr/bin/memslice-kubelet-plugin \
 		--lib libdl.so.2 --lib libpthread.so.0 --lib librt.so.1 --lib libm.so.6 \
 		--add $(BIN)/nvidia-cdi-hook:/usr/bin/nvidia-cdi-hook:0755 \
+		--add $(BIN)/memslice-hook:/usr/bin/memslice-hook:0755 \
 		--env NVIDIA_VISIBLE_DEVICES=void \
 		--entrypoint /usr/bin/memslice-kubelet-plugin
 
-$(IMAGES)/demo.tar: $(BIN)/mkimage
+$(IMAGES)/demo.tar: $(BIN)/mkimage $(BIN)/cudaload
 	@mkdir -p $(@D)
 	@command -v busybox >/dev/null || { echo "install busybox-static for the demo image"; \
 		{ apt-get install -y busybox-static || { apt-get update && apt-get install -y busybox-static; }; } >/dev/null 2>&1 || \
 		{ echo "it could not be installed: apt-get install busybox-static" >&2; exit 1; }; }
-	@$(BIN)/mkimage --tag docker.io/memslice/demo:dev --output $@ --busybox "$$(command -v busybox)" --dir /tmp:1777 --cmd sh
+	@$(BIN)/mkimage --tag docker.io/memslice/demo:dev --output $@ --busybox "$$(command -v busybox)" \
+		--add $(BIN)/cudaload:/usr/bin/cudaload:0755 --dir /tmp:1777 --cmd sh
 
 # Without root no container runs, so images would be for nothing.
 .PHONY: e2e-tools

@@ -21,6 +21,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/memslice/memslice/e2e/harness"
@@ -80,6 +81,19 @@ func selector(expression string) resourceapi.DeviceSelector {
 func count(n int64) func(*resourceapi.ExactDeviceRequest) {
 	return func(r *resourceapi.ExactDeviceRequest) {
 		r.AllocationMode, r.Count = resourceapi.DeviceAllocationModeExactCount, n
+	}
+}
+
+// isolated is requests, all of which ask for a mechanism of isolation.
+func isolated(mechanism string, requests ...resourceapi.DeviceRequest) resourceapi.DeviceClaim {
+	return resourceapi.DeviceClaim{
+		Requests: requests,
+		Config: []resourceapi.DeviceClaimConfiguration{{DeviceConfiguration: resourceapi.DeviceConfiguration{
+			Opaque: &resourceapi.OpaqueDeviceConfiguration{
+				Driver:     harness.DriverName,
+				Parameters: runtime.RawExtension{Raw: []byte(`{"apiVersion":"memslice.dev/v1alpha1","kind":"ShareConfig","isolation":"` + mechanism + `"}`)},
+			},
+		}}},
 	}
 }
 

@@ -26,7 +26,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/memslice/memslice/e2e/harness"
@@ -144,24 +143,16 @@ func spreadRefused(k *kit) {
 
 func spreadConfiguration(k *kit) {
 	claim := func(isolation string) resourceapi.DeviceClaim {
-		devices := oneShare("4Gi")
-		devices.Config = []resourceapi.DeviceClaimConfiguration{{
-			Requests: []string{"gpu"},
-			DeviceConfiguration: resourceapi.DeviceConfiguration{Opaque: &resourceapi.OpaqueDeviceConfiguration{
-				Driver:     harness.DriverName,
-				Parameters: runtime.RawExtension{Raw: []byte(`{"apiVersion":"memslice.dev/v1alpha1","kind":"ShareConfig","isolation":"` + isolation + `"}`)},
-			}},
-		}}
-		return devices
+		return isolated(isolation, oneShare("4Gi").Requests...)
 	}
 	// It shows in force where it asks for what there is not.
-	k.ok(k.createBoth("insists", spreading, claim("Cgroup")))
+	k.ok(k.createBoth("insists", spreading, claim("MPS")))
 	if grant := k.grant("insists"); grant.Request != "gpu/rank1" {
 		k.Errorf("the request was not expanded: %+v", grant)
 	}
 	pod, err := k.Client.CoreV1().Pods(k.ns).Get(k.ctx, "insists", metav1.GetOptions{})
 	k.ok(err)
-	message, err := k.AwaitEvent(k.ctx, pod, "FailedPrepareDynamicResources", "isolation Cgroup is required")
+	message, err := k.AwaitEvent(k.ctx, pod, "FailedPrepareDynamicResources", "isolation MPS is required")
 	k.ok(err)
 	k.Log(message)
 	k.ok(k.createBoth("agrees", spreading, claim("None")))

@@ -79,6 +79,8 @@ func TestUsersGet(t *testing.T) {
 		{name: "faults", preset: lastPreset, scenarios: faultScenarios()},
 		{name: "spread", preset: lastPreset, scenarios: append(onOneNode(), spreadScenarios()...)},
 		{name: "configuration", preset: lastPreset, scenarios: configurationScenarios()},
+		{name: "isolation", preset: "h100x8-r615", gpus: 2, scenarios: isolationScenarios()},
+		{name: "no-isolation", preset: "h100x8-r580", gpus: 2, scenarios: unenforcedScenarios()},
 		{name: "static-mig", preset: lastPreset, scenarios: staticScenarios()},
 		{name: "mig-mode", preset: lastPreset, scenarios: modeScenarios()},
 		{name: "two-nodes", preset: lastPreset, gpus: 4, scenarios: onTwoNodes()},

@@ -69,6 +69,8 @@ type GPUConfig struct {
 	Ranks *int32 `json:"ranks,omitempty"`
 
 	MIG MIGConfig `json:"mig,omitempty"`
+
+	Isolation IsolationConfig `json:"isolation,omitempty"`
 }
 
 // Form is a way in which a GPU is handed out.
@@ -116,4 +118,30 @@ const (
 	// the first claim to a share or to the whole. Only GPUs that need no reset
 	// for that can do it, from Hopper on.
 	MIGOnDemand MIGMode = "OnDemand"
+)
+
+// IsolationConfig is what holds shares to their amounts.
+type IsolationConfig struct {
+	// Memory is the mechanism: Cgroup, None, or, by default, Any for the
+	// strongest that the driver has, which may be none.
+	Memory Isolation `json:"memory,omitempty"`
+
+	// Required keeps GPUs without a mechanism from being shared, and refuses
+	// claims that want none. False by default.
+	Required *bool `json:"required,omitempty"`
+
+	// OnOverUse is what becomes of a pod that has more than it was granted.
+	// Report by default.
+	OnOverUse OverUse `json:"onOverUse,omitempty"`
+}
+
+// OverUse is what becomes of a pod that has more than it was granted.
+type OverUse string
+
+const (
+	// OverUseReport tells of it: as an event, in the claim's status and as a
+	// metric.
+	OverUseReport OverUse = "Report"
+	// OverUseEvict evicts the pod, too, as far as its disruption budget allows.
+	OverUseEvict OverUse = "Evict"
 )

@@ -60,6 +60,9 @@ func (c *NodeConfig) Default() {
 		},
 		Ranks: ptr.To[int32](maxRanks),
 		MIG:   MIGConfig{Mode: MIGKeep},
+		Isolation: IsolationConfig{
+			Memory: IsolationAny, Required: ptr.To(false), OnOverUse: OverUseReport,
+		},
 	})
 }
 
@@ -99,5 +102,8 @@ func (c GPUConfig) or(other GPUConfig) GPUConfig {
 	if c.MIG.Profiles == nil {
 		c.MIG.Profiles = other.MIG.Profiles
 	}
+	c.Isolation.Memory = cmp.Or(c.Isolation.Memory, other.Isolation.Memory)
+	c.Isolation.Required = cmp.Or(c.Isolation.Required, other.Isolation.Required)
+	c.Isolation.OnOverUse = cmp.Or(c.Isolation.OnOverUse, other.Isolation.OnOverUse)
 	return c
 }

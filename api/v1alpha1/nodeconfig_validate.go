@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // maxRanks is how many shares of a GPU can have a rank.
@@ -45,6 +46,7 @@ func (c *NodeConfig) Validate(at *field.Path) field.ErrorList {
 	}
 	errs = append(errs, c.Defaults.validate(at.Child("defaults"))...)
 	errs = append(errs, c.Defaults.validateMode(at.Child("defaults"))...)
+	errs = append(errs, c.Defaults.Isolation.validateWhole(at.Child("defaults", "isolation"))...)
 	for i, rule := range c.GPUs {
 		at := at.Child("gpus").Index(i)
 		errs = append(errs, rule.Match.validate(at.Child("match"))...)
@@ -54,6 +56,9 @@ func (c *NodeConfig) Validate(at *field.Path) field.ErrorList {
 		complete := rule.or(c.Defaults)
 		if rule.MIG.Mode != "" || slices.Contains(complete.Offer, FormMIG) {
 			errs = append(errs, complete.validateMode(at)...)
+		}
+		if rule.Isolation.Memory != "" || rule.Isolation.Required != nil {
+			errs = append(errs, complete.Isolation.validateWhole(at.Child("isolation"))...)
 		}
 	}
 	return errs
@@ -102,7 +107,27 @@ func (c *GPUConfig) validate(at *field.Path) (errs field.ErrorList) {
 	if r := c.Ranks; r != nil && (*r < 0 || *r > maxRanks) {
 		errs = append(errs, field.Invalid(at.Child("ranks"), *r, fmt.Sprintf("must be 0 to %d", maxRanks)))
 	}
-	return append(errs, c.MIG.validate(at.Child("mig"))...)
+	errs = append(errs, c.MIG.validate(at.Child("mig"))...)
+	return append(errs, c.Isolation.validate(at.Child("isolation"))...)
+}
+
+func (i *IsolationConfig) validate(at *field.Path) (errs field.ErrorList) {
+	mechanisms, reactions := []Isolation{IsolationAny, IsolationCgroup, IsolationNone}, []OverUse{OverUseReport, OverUseEvict}
+	if i.Memory != "" && !slices.Contains(mechanisms, i.Memory) {
+		errs = append(errs, field.NotSupported(at.Child("memory"), i.Memory, mechanisms))
+	}
+	if i.OnOverUse != "" && !slices.Contains(reactions, i.OnOverUse) {
+		errs = append(errs, field.NotSupported(at.Child("onOverUse"), i.OnOverUse, reactions))
+	}
+	return errs
+}
+
+// validateWhole looks at what the fields of a complete configuration come to.
+func (i IsolationConfig) validateWhole(at *field.Path) field.ErrorList {
+	if i.Memory == IsolationNone && ptr.Deref(i.Required, false) {
+		return field.ErrorList{field.Invalid(at.Child("required"), true, "with memory: None there is no mechanism that could be required; set memory to Any or Cgroup")}
+	}
+	return nil
 }
 
 func (m *MIGConfig) validate(at *field.Path) (errs field.ErrorList) {

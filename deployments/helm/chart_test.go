@@ -25,7 +25,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/memslice/memslice/pkg/golden"
 )
@@ -131,20 +130,36 @@ func TestRights(t *testing.T) {
 			Verbs:     []string{"get", "list", "watch", "create", "update", "patch", "delete"},
 		},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 	if diff := cmp.Diff(want, only[*rbacv1.ClusterRole](t, objects).Rules); diff != "" {
 		t.Errorf("Rights of the plugin (-want +got):\n%s", diff)
 	}
-	role := only[*rbacv1.Role](t, objects)
-	events := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
-	if diff := cmp.Diff(events, role.Rules); diff != "" || role.Namespace != metav1.NamespaceDefault {
-		t.Errorf("Rights in namespace %s (-want +got):\n%s", role.Namespace, diff)
-	}
-	if binding := only[*rbacv1.RoleBinding](t, objects); binding.Namespace != role.Namespace || binding.RoleRef.Name != role.Name {
-		t.Errorf("The binding of namespace %s is to role %s, the chart's role is %s of %s", binding.Namespace, binding.RoleRef.Name, role.Name, role.Namespace)
-	}
 	if only[*corev1.ServiceAccount](t, objects).AutomountServiceAccountToken == nil {
 		t.Error("Any pod with the service account gets its token")
+	}
+}
+
+// Evicting pods takes a right that the plugin has only where it is to evict.
+func TestRightToEvict(t *testing.T) {
+	evict := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}
+	for _, test := range []struct {
+		name, value string
+		want        bool
+	}{
+		{name: "by default", value: "nodeConfig={}"},
+		{name: "reported only", value: `nodeConfig={"defaults":{"isolation":{"onOverUse":"Report"}}}`},
+		{name: "on all nodes", value: `nodeConfig={"defaults":{"isolation":{"onOverUse":"Evict"}}}`, want: true},
+		{name: "of some GPUs", value: `nodeConfig={"gpus":[{"ranks":1},{"isolation":{"onOverUse":"Evict"}}]}`, want: true},
+		{name: "on some nodes", value: `nodeConfigOverrides=[{"nodeSelector":{"matchLabels":{"a":"b"}},"defaults":{"isolation":{"onOverUse":"Evict"}}}]`, want: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rules := only[*rbacv1.ClusterRole](t, render(t, setJSON(test.value))).Rules
+			last := rules[len(rules)-1]
+			if got := cmp.Equal(last, evict); got != test.want {
+				t.Errorf("The last right is %v", last)
+			}
+		})
 	}
 }
 
@@ -152,12 +167,12 @@ func TestOptionalObjects(t *testing.T) {
 	objects := render(t, set("deviceClasses.create=false", "admissionPolicy.enabled=false", "spreadPolicy.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine"))
 	for _, o := range objects {
 		switch o.(type) {
-		case *appsv1.DaemonSet, *corev1.ConfigMap, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
+		case *appsv1.DaemonSet, *corev1.ConfigMap, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
 		default:
 			t.Errorf("The chart renders a %T although it is switched off", o)
 		}
 	}
-	if len(objects) != 6 {
-		t.Errorf("The chart renders %d objects, want 6", len(objects))
+	if len(objects) != 4 {
+		t.Errorf("The chart renders %d objects, want 4", len(objects))
 	}
 }

@@ -100,6 +100,7 @@ func TestSharedPathsAreTheSameInside(t *testing.T) {
 		"/etc/cdi":                               "/etc/cdi",
 		"/run/nvidia/driver":                     "/driver-root",
 		"/dev":                                   "/dev",
+		"/sys/fs/cgroup":                         "/host/cgroup",
 	}
 	for _, v := range pod.Volumes {
 		if v.HostPath == nil {
@@ -122,12 +123,18 @@ func TestSharedPathsAreTheSameInside(t *testing.T) {
 
 func TestPodIsLockedDown(t *testing.T) {
 	pod := only[*appsv1.DaemonSet](t, render(t, installation{})).Spec.Template.Spec
-	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
-		t.Error("The pod uses a namespace of the host")
+	// The process ids that the driver tells are those of the host.
+	if pod.HostNetwork || !pod.HostPID || pod.HostIPC {
+		t.Error("The pod uses another namespace of the host than that of processes, or not that one")
 	}
 	container := pod.Containers[0]
 	if len(container.Ports) > 0 {
 		t.Error("The container opens a port")
+	}
+	for _, m := range container.VolumeMounts {
+		if m.Name == "cgroup" && !m.ReadOnly {
+			t.Error("The host's cgroups are writable")
+		}
 	}
 	if c := container.SecurityContext; c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem {
 		t.Error("The root file system is writable")
@@ -138,6 +145,26 @@ func TestPodIsLockedDown(t *testing.T) {
 		if probe == nil || probe.Exec == nil {
 			t.Errorf("The %s probe runs no command", name)
 		}
+	}
+}
+
+// A port of the host's network would keep an update's second pod from being placed.
+func TestMetricsPort(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		want int
+	}{
+		{name: "off", want: 0},
+		{name: "on", args: []string{"kubeletPlugin.metricsAddress=:9400"}, want: 9400},
+		{name: "in the host's network", args: []string{"kubeletPlugin.metricsAddress=127.0.0.1:9400", "kubeletPlugin.hostNetwork=true"}, want: 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ports := pluginContainer(t, set(test.args...)).Ports
+			if test.want == 0 && len(ports) > 0 || test.want != 0 && (len(ports) != 1 || int(ports[0].ContainerPort) != test.want) {
+				t.Errorf("The ports are %v, want %d", ports, test.want)
+			}
+		})
 	}
 }
 

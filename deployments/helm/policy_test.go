@@ -144,10 +144,8 @@ func TestIdentity(t *testing.T) {
 			}
 			binding := only[*rbacv1.ClusterRoleBinding](t, objects)
 			want := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: test.namespace, Name: test.user}
-			for _, subjects := range [][]rbacv1.Subject{binding.Subjects, only[*rbacv1.RoleBinding](t, objects).Subjects} {
-				if len(subjects) != 1 || subjects[0] != want {
-					t.Errorf("The rights are of %v, want %v", subjects, want)
-				}
+			if len(binding.Subjects) != 1 || binding.Subjects[0] != want {
+				t.Errorf("The rights are of %v, want %v", binding.Subjects, want)
 			}
 			if role := only[*rbacv1.ClusterRole](t, objects); binding.RoleRef.Name != role.Name {
 				t.Errorf("The binding is to role %s, the chart's is %s", binding.RoleRef.Name, role.Name)

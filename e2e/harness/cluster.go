@@ -83,6 +83,9 @@ func Up(ctx context.Context, o Options, steps *Steps) (*Cluster, error) {
 		if err := c.GPUs.Ensure(ctx, o.Preset, 0); err != nil {
 			return err
 		}
+		if err := c.startKernel(ctx); err != nil {
+			return err
+		}
 		state, err := c.GPUs.State(ctx)
 		if err == nil {
 			say(fmt.Sprintf("%s: %d GPUs, driver %s", state.Preset, len(state.GPUs), state.Driver.Version))
@@ -124,7 +127,7 @@ func (c *Cluster) connect() error {
 		"HELM_CACHE_HOME=" + filepath.Join(conf, "helm"), "HELM_CONFIG_HOME=" + filepath.Join(conf, "helm"),
 		"HELM_DATA_HOME=" + filepath.Join(conf, "helm"),
 	}
-	c.GPUs = &GPUs{tools: c.tools, root: filepath.Join(s.Dir, "driver-root"), library: filepath.Join(c.options.Bin, "libnvidia-ml-r580.so")}
+	c.GPUs = &GPUs{tools: c.tools, root: filepath.Join(s.Dir, "driver-root")}
 	return nil
 }
 

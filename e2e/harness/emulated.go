@@ -34,7 +34,8 @@ import (
 const (
 	emulatorProgram = "kubeletemu"
 	pluginProgram   = "memslice-kubelet-plugin"
-	hookProgram     = "nvidia-cdi-hook"
+	nvidiaHook      = "nvidia-cdi-hook"
+	memsliceHook    = "memslice-hook"
 )
 
 // clusterEnv marks processes that localcluster ends with the cluster.
@@ -52,7 +53,7 @@ func (c *Cluster) emulatedConfig() string {
 
 // startEmulator has the emulated kubelet run, and under it the plugin.
 func (c *Cluster) startEmulator(ctx context.Context) error {
-	pid, err := emulatorPID(c.emulatorPIDFile())
+	pid, err := lockedPID(c.emulatorPIDFile())
 	if err != nil {
 		return err
 	}
@@ -67,38 +68,26 @@ func (c *Cluster) startEmulator(ctx context.Context) error {
 			return err
 		}
 	}
-	log, err := os.OpenFile(c.emulatorLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-	if err != nil {
-		return fmt.Errorf("open the emulated kubelet's log: %w", err)
-	}
-	defer log.Close()
 	program := func(name string) string { return filepath.Join(c.options.Bin, name) }
-	command, err := c.tools.command(context.WithoutCancel(ctx), emulatorProgram,
+	ended, err := c.start(ctx, c.emulatorLog(), emulatorProgram,
 		"--kubeconfig", c.Kubeconfig, "--node-name", c.NodeName, "--pid-file", c.emulatorPIDFile(),
 		"--kubelet-root-dir", c.status.KubeletRootDir, "--cdi-root", c.CDIDir, "--",
 		program(pluginProgram), "-v=4", "--kubeconfig="+c.Kubeconfig, "--node-name="+c.NodeName,
 		"--kubelet-root-dir="+c.status.KubeletRootDir, "--cdi-root="+c.CDIDir,
 		"--driver-root="+c.GPUs.root, "--sys-root="+filepath.Join(c.GPUs.root, "sys"),
 		"--proc-root="+filepath.Join(c.GPUs.root, "proc"), "--config="+c.emulatedConfig(),
-		"--nvidia-cdi-hook="+program(hookProgram), "--scan-interval="+scanInterval, "--reconcile-interval="+reconcileInterval)
+		"--nvidia-cdi-hook="+program(nvidiaHook), "--hook="+program(memsliceHook),
+		"--scan-interval="+scanInterval, "--audit-interval="+auditInterval, "--reconcile-interval="+reconcileInterval)
 	if err != nil {
-		return err
-	}
-	command.Env = append(command.Env, clusterEnv+"="+c.status.Dir)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
 		return fmt.Errorf("start the emulated kubelet: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
 	return Await(ctx, "the emulated kubelet to run", func(context.Context) (string, error) {
 		select {
 		case err := <-ended:
 			return "", Hopeless(fmt.Errorf("it ended: %w", err))
 		default:
 		}
-		pid, err := emulatorPID(c.emulatorPIDFile())
+		pid, err := lockedPID(c.emulatorPIDFile())
 		if err != nil || pid == 0 {
 			return "it has not written " + c.emulatorPIDFile(), err
 		}
@@ -123,7 +112,7 @@ func (c *Cluster) rebuilt() bool {
 
 func (c *Cluster) awaitNoEmulator(ctx context.Context) error {
 	return Await(ctx, "the emulated kubelet to end", func(context.Context) (string, error) {
-		pid, err := emulatorPID(c.emulatorPIDFile())
+		pid, err := lockedPID(c.emulatorPIDFile())
 		if err != nil || pid == 0 {
 			return "", err
 		}
@@ -131,15 +120,14 @@ func (c *Cluster) awaitNoEmulator(ctx context.Context) error {
 	})
 }
 
-// emulatorPID returns 0 where no emulated kubelet runs: one that runs holds a
-// lock on its file.
-func emulatorPID(path string) (int, error) {
+// lockedPID is the process that holds a lock on its file, or 0.
+func lockedPID(path string) (int, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look for the emulated kubelet: %w", err)
+		return 0, fmt.Errorf("look for a process: %w", err)
 	}
 	defer file.Close()
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); err == nil {
@@ -147,18 +135,18 @@ func emulatorPID(path string) (int, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, fmt.Errorf("look for the emulated kubelet: %w", err)
+		return 0, fmt.Errorf("look for a process: %w", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 0, fmt.Errorf("look for the emulated kubelet: %s: %w", path, err)
+		return 0, fmt.Errorf("look for a process: %s: %w", path, err)
 	}
 	return pid, nil
 }
 
 // restartEmulatedPlugin returns when the new process has registered.
 func (c *Cluster) restartEmulatedPlugin(ctx context.Context) error {
-	pid, err := emulatorPID(c.emulatorPIDFile())
+	pid, err := lockedPID(c.emulatorPIDFile())
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,8 @@ import (
 
 // GPUs are the simulated GPUs of the node.
 type GPUs struct {
-	tools   tools
-	root    string // the simulated driver root
-	library string
+	tools tools
+	root  string // the simulated driver root
 }
 
 // Root is the driver root on this machine.
@@ -68,7 +67,12 @@ func (g *GPUs) Replace(ctx context.Context, preset string, count int) error {
 
 // init also restores files that are missing.
 func (g *GPUs) init(ctx context.Context, preset string, count int, more ...string) error {
-	args := []string{"init", "--lib", g.library, "--preset", preset}
+	p, err := catalog.LookupPreset(preset)
+	if err != nil {
+		return err
+	}
+	library := filepath.Join(g.tools.bin, "libnvidia-ml-"+p.Driver.Generation()+".so")
+	args := []string{"init", "--lib", library, "--preset", preset}
 	if count > 0 {
 		args = append(args, "--gpus", strconv.Itoa(count))
 	}
@@ -114,7 +118,7 @@ const (
 
 func healthy(s *state.State) bool {
 	for _, g := range s.GPUs {
-		if g.Removed || g.Lost || g.MIG != (state.MIGMode{}) || len(g.Instances) > 0 || len(g.Processes) > 0 || len(g.Failures) > 0 {
+		if g.Removed || g.Lost || g.MIG != (state.MIGMode{}) || len(g.Instances) > 0 || len(g.Processes) > 0 || len(g.Failures) > 0 || g.Leaked > 0 {
 			return false
 		}
 	}

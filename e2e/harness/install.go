@@ -121,9 +121,15 @@ const valuesFile = "memslice-values.yaml"
 
 // values are what the chart has to know of this cluster.
 func (c *Cluster) values() ([]byte, error) {
+	metrics, err := c.metricsAddress()
+	if err != nil {
+		return nil, err
+	}
 	plugin := map[string]any{
-		"hostNetwork":  true,
-		"scanInterval": scanInterval,
+		"hostNetwork":    true,
+		"scanInterval":   scanInterval,
+		"auditInterval":  auditInterval,
+		"metricsAddress": metrics,
 		"extraEnv": []any{
 			map[string]any{"name": "MEMSLICE_SYS_ROOT", "value": "/driver-root/sys"},
 			map[string]any{"name": "MEMSLICE_PROC_ROOT", "value": "/driver-root/proc"},
@@ -166,5 +172,6 @@ func (c *Cluster) values() ([]byte, error) {
 // labels of the node.
 const (
 	scanInterval      = "1s"
+	auditInterval     = "1s"
 	reconcileInterval = "2s"
 )

@@ -97,7 +97,7 @@ func (p *PluginProcess) AwaitNext(ctx context.Context) error {
 
 func (c *Cluster) pluginPID(ctx context.Context) (int, error) {
 	if c.Emulated {
-		pid, err := emulatorPID(c.emulatorPIDFile())
+		pid, err := lockedPID(c.emulatorPIDFile())
 		if err != nil {
 			return 0, err
 		}

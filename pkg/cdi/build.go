@@ -41,7 +41,7 @@ const (
 // build makes the spec of a claim from that of its GPUs and MIG instances. Two
 // shares of one GPU are two devices. Returned with it are their qualified names,
 // one per assignment.
-func build(uid types.UID, assignments []gpu.Assignment, source *specs.Spec) (*specs.Spec, []string, error) {
+func build(uid types.UID, assignments []gpu.Assignment, source *specs.Spec, confine Confine) (*specs.Spec, []string, error) {
 	spec := &specs.Spec{Kind: kind, ContainerEdits: source.ContainerEdits}
 	var ids []string
 	for i, a := range assignments {
@@ -53,6 +53,9 @@ func build(uid types.UID, assignments []gpu.Assignment, source *specs.Spec) (*sp
 		name := fmt.Sprintf("%s-%s-%d", uid, strings.ReplaceAll(a.Request, "/", "-"), i)
 		device := specs.Device{Name: name, ContainerEdits: source.Devices[at].ContainerEdits}
 		device.ContainerEdits.Env = slices.Concat(device.ContainerEdits.Env, environment(a.Request, assignments))
+		if a.Isolation == gpu.IsolationCgroup {
+			device.ContainerEdits.Hooks = slices.Concat(device.ContainerEdits.Hooks, confine(uid, i).Hooks)
+		}
 		spec.Devices = append(spec.Devices, device)
 		ids = append(ids, parser.QualifiedName(Vendor, Class, name))
 	}

@@ -67,7 +67,7 @@ func TestInstancesOfDriver(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		specs, err := cdi.New(dir, source)
+		specs, err := cdi.New(dir, source, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

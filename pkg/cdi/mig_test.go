@@ -89,7 +89,7 @@ func TestNVIDIAInstancesGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, _, err := build(uid, assignments, source)
+	spec, _, err := build(uid, assignments, source, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestNVIDIAInstancesInContainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, lib := migRoot(t, tc.onHost...)
 			dir := t.TempDir()
-			s, err := New(dir, newNVIDIA(t, lib, root, root, ""))
+			s, err := New(dir, newNVIDIA(t, lib, root, root, ""), hook)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestNVIDIAInstanceRoots(t *testing.T) {
 func TestNVIDIAInstanceMissingNodes(t *testing.T) {
 	root, lib := migRoot(t)
 	procfs(t, root, migMinors(), "195 nvidia\n")
-	s, err := New(t.TempDir(), newNVIDIA(t, lib, root, "/run/nvidia/driver", ""))
+	s, err := New(t.TempDir(), newNVIDIA(t, lib, root, "/run/nvidia/driver", ""), hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestInstancesBesideOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, _, err := build(uid, assignments, source)
+	spec, _, err := build(uid, assignments, source, hook)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func TestNVIDIAGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, _, err := build(uid, assignments, source)
+	spec, _, err := build(uid, assignments, source, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestNVIDIAMissingNodes(t *testing.T) {
 				}
 			}
 			dir := t.TempDir()
-			s, err := New(dir, newNVIDIA(t, mockNVML(), root, "/run/nvidia/driver", host))
+			s, err := New(dir, newNVIDIA(t, mockNVML(), root, "/run/nvidia/driver", host), hook)
 			if err != nil {
 				t.Fatal(err)
 			}

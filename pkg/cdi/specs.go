@@ -52,24 +52,29 @@ type Source interface {
 	Spec(ctx context.Context, assignments []gpu.Assignment) (*specs.Spec, error)
 }
 
+// Confine is the hooks that have a container held to what it was granted, for the
+// device with that index of a claim.
+type Confine func(claim types.UID, device int) specs.ContainerEdits
+
 // Specs is the CDI specs of claims in one directory. Changes of one claim's spec
 // must not run at the same time; those of different claims may.
 type Specs struct {
-	dir    string
-	cache  *cdi.Cache
-	source Source
+	dir     string
+	cache   *cdi.Cache
+	source  Source
+	confine Confine
 }
 
 // New is the specs in dir, a directory in which the container runtime looks for
 // them.
-func New(dir string, source Source) (*Specs, error) {
+func New(dir string, source Source, confine Confine) (*Specs, error) {
 	// Without the refresh, which would read every spec of every driver after
 	// each change in the directory.
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
 	if err != nil {
 		return nil, fmt.Errorf("CDI directory %s: %w", dir, err)
 	}
-	return &Specs{dir: dir, cache: cache, source: source}, nil
+	return &Specs{dir: dir, cache: cache, source: source, confine: confine}, nil
 }
 
 // Write writes the spec of a claim anew. It returns the qualified names of the
@@ -89,7 +94,7 @@ func (s *Specs) Write(ctx context.Context, uid types.UID, assignments []gpu.Assi
 	if err != nil {
 		return nil, err
 	}
-	spec, ids, err := build(uid, assignments, source)
+	spec, ids, err := build(uid, assignments, source, s.confine)
 	if err != nil {
 		return nil, fmt.Errorf("CDI spec: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -89,6 +90,17 @@ func assign(grants ...gpu.Grant) []gpu.Assignment {
 	return assignments
 }
 
+// held is a share that a cgroup is limited to.
+func held(request, uuid string, memory int64) gpu.Grant {
+	g := slice(request, uuid, memory, 0)
+	g.Isolation = gpu.IsolationCgroup
+	return g
+}
+
+func hook(claim types.UID, device int) specs.ContainerEdits {
+	return specs.ContainerEdits{Hooks: []*specs.Hook{{HookName: "createRuntime", Path: "/hook", Args: []string{"/hook", string(claim), strconv.Itoa(device)}}}}
+}
+
 func TestBuild(t *testing.T) {
 	admin := slice("look", "GPU-0", 0, 0)
 	admin.AdminAccess = true
@@ -106,6 +118,7 @@ func TestBuild(t *testing.T) {
 		"partitions-of-one-gpu":  {mig("a", "GPU-0", 10<<30, 4), mig("b", "GPU-0", 20<<30, 6)},
 		"count-of-partitions":    {mig("a", "GPU-0", 10<<30, 4), mig("a", "GPU-1", 10<<30, 0)},
 		"partition-and-share":    {mig("a/large", "GPU-0", 10<<30, 4), slice("b", "GPU-1", 1<<30, 25), lookAtMIG},
+		"held-by-cgroup":         {slice("a", "GPU-0", 1<<30, 0), held("b", "GPU-0", 2<<30), held("c", "GPU-1", 3<<30)},
 		"share-and-whole":        {slice("a", "GPU-0", 1<<30, 0), {Request: "b", Form: gpu.Whole, UUID: "GPU-1", Memory: 80 << 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +126,7 @@ func TestBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spec, ids, err := build(uid, assign(grants...), edits)
+			spec, ids, err := build(uid, assign(grants...), edits, hook)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +148,7 @@ func TestBuildNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, ids, err := build(uid, assignments, edits)
+	_, ids, err := build(uid, assignments, edits, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +160,7 @@ func TestBuildNames(t *testing.T) {
 
 func TestSpecs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cdi")
-	s, err := New(dir, source{})
+	s, err := New(dir, source{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +212,7 @@ func TestSpecs(t *testing.T) {
 
 func TestSpecsKeepsTheOldOneOnFailure(t *testing.T) {
 	dir := t.TempDir()
-	s, err := New(dir, source{})
+	s, err := New(dir, source{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +241,7 @@ func TestSpecsRefusesUnsafeUID(t *testing.T) {
 	if err := os.WriteFile(victim, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(filepath.Join(parent, "cdi"), source{})
+	s, err := New(filepath.Join(parent, "cdi"), source{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +264,7 @@ func TestSpecsRefusesUnsafeUID(t *testing.T) {
 // TestSpecsRefusesUnknownInstance: whoever has the GPU's device node without an
 // instance's capabilities has no part of the GPU, or all of it.
 func TestSpecsRefusesUnknownInstance(t *testing.T) {
-	s, err := New(t.TempDir(), source{})
+	s, err := New(t.TempDir(), source{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +281,7 @@ func TestSpecsRefusesUnknownInstance(t *testing.T) {
 
 func TestOrphans(t *testing.T) {
 	dir := t.TempDir()
-	s, err := New(dir, source{})
+	s, err := New(dir, source{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +312,7 @@ func TestOrphans(t *testing.T) {
 // damaged, and be slow where there are many.
 func TestWriteDoesNotReadOtherSpecs(t *testing.T) {
 	dir := t.TempDir()
-	s, err := New(dir, source{})
+	s, err := New(dir, source{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,8 @@ import (
 // wish is what the configuration of a claim and its classes asks for one
 // result.
 type wish struct {
-	isolation v1alpha1.Isolation
-	origin    string // of the isolation: which configuration asked for it
+	mechanism v1alpha1.Isolation
+	origin    string // of the mechanism: which configuration asked for it
 }
 
 // shareConfig reads all configuration that applies to a result: that of the
@@ -60,7 +60,7 @@ func shareConfig(configs []resourceapi.DeviceAllocationConfiguration, result *re
 		}
 	}
 	want.Default()
-	return wish{isolation: want.Isolation, origin: origin}, nil
+	return wish{mechanism: want.Isolation, origin: origin}, nil
 }
 
 func sourceName(source resourceapi.AllocationConfigSource) string {
@@ -81,22 +81,29 @@ func decode(opaque *resourceapi.OpaqueDeviceConfiguration, path *field.Path) (*v
 	return config, nil
 }
 
-// check tells whether a device offers what is asked for. A whole GPU and admin
-// access have no neighbour to be isolated from by an amount, and the hardware
-// that keeps a MIG partition apart is at least as strict as any mechanism.
-func (w wish) check(grant gpu.Grant, device gpu.Device) error {
-	if grant.Form != gpu.Slice || grant.AdminAccess {
-		return nil
+// isolation is what is to hold a grant of a device to its memory, or why the
+// device does not do what is asked for. A whole GPU and admin access have no
+// neighbour to be isolated from by an amount, and the hardware that keeps a MIG
+// partition apart is at least as strict as any mechanism.
+func (w wish) isolation(grant gpu.Grant, device gpu.Device) (gpu.Isolation, error) {
+	if grant.AdminAccess {
+		return gpu.IsolationNone, nil
 	}
-	switch w.isolation {
-	case v1alpha1.IsolationAny, v1alpha1.IsolationNone:
-		return nil
+	if grant.Form != gpu.Slice || w.mechanism == v1alpha1.IsolationAny {
+		return device.MemoryIsolation, nil
+	}
+	if w.mechanism == v1alpha1.IsolationNone {
+		if device.MustIsolate {
+			return "", fmt.Errorf("isolation None is asked for by configuration %s, but this node shares GPU %s only with isolation (isolation.required in its NodeConfig): allow Any, or have the request select another node",
+				w.origin, grant.UUID)
+		}
+		return gpu.IsolationNone, nil
 	}
 	// Attributes spell the mechanisms as configuration does, in lower case.
-	required := gpu.Isolation(strings.ToLower(string(w.isolation)))
+	required := gpu.Isolation(strings.ToLower(string(w.mechanism)))
 	if device.MemoryIsolation == required {
-		return nil
+		return required, nil
 	}
-	return fmt.Errorf("isolation %s is required by configuration %s, but GPU %s offers %q: allow Any or None, or have the request select a GPU with the CEL expression device.attributes[%q].memoryIsolation == %q",
-		w.isolation, w.origin, grant.UUID, device.MemoryIsolation, gpu.DriverName, required)
+	return "", fmt.Errorf("isolation %s is required by configuration %s, but GPU %s offers %q: allow Any or None, or have the request select a GPU with the CEL expression device.attributes[%q].memoryIsolation == %q",
+		w.mechanism, w.origin, grant.UUID, device.MemoryIsolation, gpu.DriverName, required)
 }

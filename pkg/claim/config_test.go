@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/memslice/memslice/pkg/gpu"
 )
@@ -155,5 +156,54 @@ func TestConfigOfPartition(t *testing.T) {
 		if _, err := FromClaim(c, gpus(1, 80*gib)); err != nil {
 			t.Errorf("isolation %s: %v", isolation, err)
 		}
+	}
+}
+
+// What is to hold a grant follows from what is asked for and what the device
+// offers.
+func TestIsolation(t *testing.T) {
+	share, wholeGPU := shareResult("4Gi"), result{Request: "gpu", Driver: gpu.DriverName, Pool: pool, Device: "gpu-0"}
+	look := wholeGPU
+	look.AdminAccess = ptr.To(true)
+	for name, tc := range map[string]struct {
+		result  result
+		asked   string
+		offered gpu.Isolation
+		must    bool
+		want    gpu.Isolation
+		refused string
+	}{
+		"what the GPU offers":               {result: share, offered: gpu.IsolationCgroup, want: gpu.IsolationCgroup},
+		"nothing, where it offers nothing":  {result: share, offered: gpu.IsolationNone, want: gpu.IsolationNone},
+		"any":                               {result: share, asked: "Any", offered: gpu.IsolationCgroup, want: gpu.IsolationCgroup},
+		"just that":                         {result: share, asked: "Cgroup", offered: gpu.IsolationCgroup, want: gpu.IsolationCgroup},
+		"less than it offers":               {result: share, asked: "None", offered: gpu.IsolationCgroup, want: gpu.IsolationNone},
+		"less than the node allows":         {result: share, asked: "None", offered: gpu.IsolationCgroup, must: true, refused: "isolation.required"},
+		"no less than the node allows":      {result: share, asked: "Any", offered: gpu.IsolationCgroup, must: true, want: gpu.IsolationCgroup},
+		"the whole GPU":                     {result: wholeGPU, asked: "None", offered: gpu.IsolationNone, must: true, want: gpu.IsolationNone},
+		"a look at a GPU that offers a lot": {result: look, offered: gpu.IsolationCgroup, want: gpu.IsolationNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			devices := offering(tc.offered)
+			for name, d := range devices {
+				d.MustIsolate = tc.must
+				devices[name] = d
+			}
+			c := allocated(tc.result)
+			if tc.asked != "" {
+				c.Status.Allocation.Devices.Config = []resourceapi.DeviceAllocationConfiguration{opaque(fromClaim, gpu.DriverName, parameters(tc.asked))}
+			}
+			plan, err := FromClaim(c, devices)
+			switch {
+			case tc.refused != "":
+				if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("got %v, want %q", err, tc.refused)
+				}
+			case err != nil:
+				t.Error(err)
+			case plan.Grants[0].Isolation != tc.want:
+				t.Errorf("got %q, want %q", plan.Grants[0].Isolation, tc.want)
+			}
+		})
 	}
 }

@@ -65,6 +65,16 @@ func InUse(c *resourceapi.ResourceClaim, uid types.UID, node string) bool {
 	return false
 }
 
+// Pods are those that a claim is reserved for.
+func Pods(c *resourceapi.ResourceClaim) (pods []resourceapi.ResourceClaimConsumerReference) {
+	for _, consumer := range c.Status.ReservedFor {
+		if consumer.APIGroup == "" && consumer.Resource == "pods" {
+			pods = append(pods, consumer)
+		}
+	}
+	return pods
+}
+
 // ValidateUID refuses a UID that could not be part of a file's name, or of a
 // CDI device's.
 func ValidateUID(uid types.UID) error {
@@ -114,7 +124,8 @@ func planResult(result *resourceapi.DeviceRequestAllocationResult, configs []res
 	if err != nil {
 		return gpu.Grant{}, err
 	}
-	return grant, want.check(grant, device)
+	grant.Isolation, err = want.isolation(grant, device)
+	return grant, err
 }
 
 // NoSuchDevice says that this node lacks a device that was allocated.

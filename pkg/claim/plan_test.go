@@ -121,7 +121,7 @@ func opaque(source resourceapi.AllocationConfigSource, driver, parameters string
 type result = resourceapi.DeviceRequestAllocationResult
 
 func TestFromClaimGrants(t *testing.T) {
-	share := gpu.Grant{Request: "gpu", Pool: pool, Device: "slice-0", ShareID: "share-1", Form: gpu.Slice, UUID: uuid, Memory: 4 * gib}
+	share := gpu.Grant{Request: "gpu", Pool: pool, Device: "slice-0", ShareID: "share-1", Form: gpu.Slice, UUID: uuid, Memory: 4 * gib, Isolation: gpu.IsolationNone}
 	for name, tc := range map[string]struct {
 		results []result
 		want    []gpu.Grant
@@ -140,25 +140,25 @@ func TestFromClaimGrants(t *testing.T) {
 		},
 		"two requests on one GPU": {
 			results: []result{shareResult("4Gi"), with(shareResult("8Gi"), func(r *result) { r.Request = "b/large"; r.ShareID = ptr.To(types.UID("share-2")) })},
-			want:    []gpu.Grant{share, {Request: "b/large", Pool: pool, Device: "slice-0", ShareID: "share-2", Form: gpu.Slice, UUID: uuid, Memory: 8 * gib}},
+			want:    []gpu.Grant{share, {Request: "b/large", Pool: pool, Device: "slice-0", ShareID: "share-2", Form: gpu.Slice, UUID: uuid, Memory: 8 * gib, Isolation: gpu.IsolationNone}},
 		},
 		"the whole GPU has all its memory": {
 			results: []result{{Request: "gpu", Driver: gpu.DriverName, Pool: pool, Device: "gpu-0"}},
-			want:    []gpu.Grant{{Request: "gpu", Pool: pool, Device: "gpu-0", Form: gpu.Whole, UUID: uuid, Memory: 80 * gib}},
+			want:    []gpu.Grant{{Request: "gpu", Pool: pool, Device: "gpu-0", Form: gpu.Whole, UUID: uuid, Memory: 80 * gib, Isolation: gpu.IsolationNone}},
 		},
 		"a partition has the memory of its profile": {
 			results: []result{{Request: "gpu", Driver: gpu.DriverName, Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4"}},
-			want: []gpu.Grant{{Request: "gpu", Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", Form: gpu.MIG, UUID: uuid, Memory: 20 * gib,
+			want: []gpu.Grant{{Request: "gpu", Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", Form: gpu.MIG, UUID: uuid, Memory: 20 * gib, Isolation: gpu.IsolationMIG,
 				Partition: gpu.Partition{Profile: "2g.20gb", Start: 4, Size: 2}}},
 		},
 		"admin access to a partition, which has to be found": {
 			results: []result{{Request: "gpu", Driver: gpu.DriverName, Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", AdminAccess: ptr.To(true)}},
-			want: []gpu.Grant{{Request: "gpu", Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", Form: gpu.MIG, UUID: uuid, AdminAccess: true,
+			want: []gpu.Grant{{Request: "gpu", Pool: pool + "/gpu-0", Device: "mig-0-2g.20gb-4", Form: gpu.MIG, UUID: uuid, Isolation: gpu.IsolationNone, AdminAccess: true,
 				Partition: gpu.Partition{Profile: "2g.20gb", Start: 4, Size: 2}}},
 		},
 		"admin access consumes nothing": {
 			results: []result{with(shareResult("80Gi"), func(r *result) { r.AdminAccess = ptr.To(true) })},
-			want:    []gpu.Grant{{Request: "gpu", Pool: pool, Device: "slice-0", ShareID: "share-1", Form: gpu.Slice, UUID: uuid, AdminAccess: true}},
+			want:    []gpu.Grant{{Request: "gpu", Pool: pool, Device: "slice-0", ShareID: "share-1", Form: gpu.Slice, UUID: uuid, Isolation: gpu.IsolationNone, AdminAccess: true}},
 		},
 		"results of other drivers are left alone": {
 			results: []result{{Request: "nic", Driver: "nic.example.com", Pool: "nics", Device: "eth1"}, shareResult("4Gi")},

@@ -22,6 +22,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -60,6 +61,12 @@ type Config struct {
 	// ProcRoot is where procfs is mounted.
 	ProcRoot string
 
+	// CgroupRoot is where the host's cgroup file systems are mounted.
+	CgroupRoot string
+
+	// Hook is the memslice-hook program to install on the host.
+	Hook string
+
 	// NodeConfig is the file with the NodeConfigs of the cluster; empty for the
 	// defaults.
 	NodeConfig string
@@ -73,6 +80,13 @@ type Config struct {
 	// that between two looks for prepared claims that no longer exist.
 	ScanInterval      time.Duration
 	ReconcileInterval time.Duration
+
+	// AuditInterval is the time between two looks at what processes use.
+	AuditInterval time.Duration
+
+	// MetricsAddress is where metrics are served, host:port or :port; empty for
+	// nowhere.
+	MetricsAddress string
 }
 
 // Default is the configuration of a node with nothing unusual about it.
@@ -84,8 +98,11 @@ func Default() *Config {
 		SysRoot:           "/sys",
 		NVIDIACDIHook:     "/usr/bin/nvidia-cdi-hook",
 		ProcRoot:          "/proc",
+		CgroupRoot:        "/sys/fs/cgroup",
+		Hook:              "/usr/bin/memslice-hook",
 		ScanInterval:      10 * time.Second,
 		ReconcileInterval: time.Minute,
+		AuditInterval:     10 * time.Second,
 	}
 }
 
@@ -100,11 +117,15 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.SysRoot, "sys-root", c.SysRoot, "where sysfs is mounted")
 	fs.StringVar(&c.NVIDIACDIHook, "nvidia-cdi-hook", c.NVIDIACDIHook, "the nvidia-cdi-hook program; it is copied into the plugin's data directory, from where the container runtime runs it")
 	fs.StringVar(&c.ProcRoot, "proc-root", c.ProcRoot, "where procfs is mounted")
+	fs.StringVar(&c.CgroupRoot, "cgroup-root", c.CgroupRoot, "where the host's cgroup file systems are mounted")
+	fs.StringVar(&c.Hook, "hook", c.Hook, "the memslice-hook program; it is copied into the plugin's data directory, from where the container runtime runs it")
 	fs.StringVar(&c.NodeConfig, "config", c.NodeConfig, "file that says how GPUs are offered: one or more NodeConfigs in YAML, of which the first for this node's labels counts; read anew when it changes (default: every GPU in shares and as a whole)")
 	fs.Func("memory-min", "the smallest share of a GPU's memory, a `quantity`; wins over defaults.memory.min in --config", setQuantity(&c.MemoryMin))
 	fs.Func("memory-step", "shares of a GPU's memory grow in steps of this size, a `quantity`; wins over defaults.memory.step in --config", setQuantity(&c.MemoryStep))
 	fs.DurationVar(&c.ScanInterval, "scan-interval", c.ScanInterval, "time between two looks at the GPUs")
 	fs.DurationVar(&c.ReconcileInterval, "reconcile-interval", c.ReconcileInterval, "time between two looks for prepared claims that no longer exist")
+	fs.DurationVar(&c.AuditInterval, "audit-interval", c.AuditInterval, "time between two looks at how much memory processes use, and at the limits that hold them")
+	fs.StringVar(&c.MetricsAddress, "metrics-address", c.MetricsAddress, "where to serve Prometheus metrics, `host:port` or :port (default: nowhere)")
 }
 
 // setQuantity leaves nil what is not given, which no value of a flag can say.
@@ -166,6 +187,8 @@ func (c *Config) Validate() error {
 		"sys-root":              c.SysRoot,
 		"proc-root":             c.ProcRoot,
 		"nvidia-cdi-hook":       c.NVIDIACDIHook,
+		"cgroup-root":           c.CgroupRoot,
+		"hook":                  c.Hook,
 	} {
 		errs = append(errs, absolute(flag, path)...)
 	}
@@ -178,9 +201,14 @@ func (c *Config) Validate() error {
 			errs = append(errs, field.Invalid(flagPath(flag), q.String(), "must be a whole, positive number of bytes"))
 		}
 	}
-	for flag, d := range map[string]time.Duration{"scan-interval": c.ScanInterval, "reconcile-interval": c.ReconcileInterval} {
+	for flag, d := range map[string]time.Duration{"scan-interval": c.ScanInterval, "reconcile-interval": c.ReconcileInterval, "audit-interval": c.AuditInterval} {
 		if d < time.Second {
 			errs = append(errs, field.Invalid(flagPath(flag), d.String(), "must be at least 1s"))
+		}
+	}
+	if c.MetricsAddress != "" {
+		if _, port, err := net.SplitHostPort(c.MetricsAddress); err != nil || port == "" {
+			errs = append(errs, field.Invalid(flagPath("metrics-address"), c.MetricsAddress, "must be host:port or :port"))
 		}
 	}
 	return errs.ToAggregate()
@@ -203,3 +231,11 @@ func (c *Config) StateDir() string { return filepath.Join(c.PluginDir(), "claims
 
 // HostCDIHook is where the container runtime finds nvidia-cdi-hook.
 func (c *Config) HostCDIHook() string { return filepath.Join(c.PluginDir(), "nvidia-cdi-hook") }
+
+// ContainersDir is where it is kept which containers have which shares.
+func (c *Config) ContainersDir() string { return filepath.Join(c.PluginDir(), "containers") }
+
+// HostHook is where the container runtime finds memslice-hook, and HookSocket
+// where that finds this process.
+func (c *Config) HostHook() string   { return filepath.Join(c.PluginDir(), "memslice-hook") }
+func (c *Config) HookSocket() string { return filepath.Join(c.PluginDir(), "hook.sock") }

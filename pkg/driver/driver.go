@@ -41,6 +41,7 @@ import (
 	"github.com/memslice/memslice/pkg/config"
 	"github.com/memslice/memslice/pkg/gpu"
 	"github.com/memslice/memslice/pkg/inventory"
+	"github.com/memslice/memslice/pkg/isolation"
 	"github.com/memslice/memslice/pkg/mig"
 	"github.com/memslice/memslice/pkg/nvidia"
 	"github.com/memslice/memslice/pkg/prepare"
@@ -69,7 +70,8 @@ func Run(ctx context.Context, cfg *config.Config) error {
 	if !ok {
 		return fmt.Errorf("the file system at %s cannot read links", cfg.SysRoot)
 	}
-	nvml := nvidia.New(nvidia.Options{DriverRoot: cfg.ContainerDriverRoot, SysFS: sysfs})
+	finder := newFinder(cfg)
+	nvml := nvidia.New(nvidia.Options{DriverRoot: cfg.ContainerDriverRoot, SysFS: sysfs, Cgroup: ownCgroup(finder)})
 	defer nvml.Close()
 
 	bootID, err := prepare.BootID()
@@ -80,15 +82,22 @@ func Run(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("open the marks of MIG instances: %w", err)
 	}
+	recorder := newRecorder(ctx, client, cfg.NodeName)
 	source := &nodeConfig{cfg: cfg, client: client, now: time.Now}
 	devices := inventory.New(inventory.Options{
 		Node: cfg.NodeName, Hardware: nvml, Claims: store, Config: source.load, Grace: 3 * cfg.ScanInterval,
-		Made: partitions.Made, Report: reportOnNode(ctx, client, cfg.NodeName),
+		Made: partitions.Made, Report: reportOnNode(recorder, cfg.NodeName),
 	})
 	preparer, err := newPreparer(cfg, client, store, devices, nvml, partitions, bootID)
 	if err != nil {
 		return err
 	}
+
+	confiner, err := newConfiner(cfg, client, store, nvml, finder)
+	if err != nil {
+		return err
+	}
+	proof := newProof(cfg, client, store, devices, nvml, finder, confiner, recorder)
 
 	// What is on the host has to be right before the kubelet asks for more. No
 	// GPU is needed for that, so neither of the two failing is fatal.
@@ -96,7 +105,7 @@ func Run(ctx context.Context, cfg *config.Config) error {
 		klog.FromContext(ctx).Info("Starting without GPUs; they are published once they can be read", "reason", err)
 	}
 	reconcile(ctx, cfg, client, devices, preparer)
-	return serve(ctx, cfg, client, devices, preparer)
+	return serve(ctx, cfg, parts{client: client, devices: devices, preparer: preparer, confiner: confiner, proof: proof})
 }
 
 func newClient(kubeconfig string) (kubernetes.Interface, error) {
@@ -130,7 +139,7 @@ func newPreparer(cfg *config.Config, client kubernetes.Interface, store *state.S
 	if err != nil {
 		return nil, fmt.Errorf("set up the CDI edits of the driver in %s: %w", cfg.ContainerDriverRoot, err)
 	}
-	specs, err := cdi.New(cfg.CDIRoot, source)
+	specs, err := cdi.New(cfg.CDIRoot, source, isolation.Hook{Path: cfg.HostHook(), Socket: cfg.HookSocket()}.Edits)
 	if err != nil {
 		return nil, fmt.Errorf("set up the CDI specs in %s: %w", cfg.CDIRoot, err)
 	}
@@ -196,6 +205,7 @@ func startHelper(ctx context.Context, cfg *config.Config, client kubernetes.Inte
 type plugin struct {
 	devices  *inventory.Inventory
 	preparer *prepare.Preparer
+	prepared func()                  // is told when a claim was
 	fail     context.CancelCauseFunc // ends the process for the reason given
 }
 
@@ -225,7 +235,11 @@ func (p plugin) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]ku
 	if err != nil {
 		return nil, err
 	}
-	return p.preparer.Prepare(ctx, plan)
+	prepared, err := p.preparer.Prepare(ctx, plan)
+	if err == nil {
+		p.prepared()
+	}
+	return prepared, err
 }
 
 // UnprepareResourceClaims implements [kubeletplugin.DRAPlugin].

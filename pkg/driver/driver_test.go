@@ -28,7 +28,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/utils/ptr"
 
@@ -126,7 +128,7 @@ func TestServe(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
-			go func() { ended <- serve(ctx, cfg, client, devices, preparer) }()
+			go func() { ended <- serve(ctx, cfg, newTestParts(t, cfg, client, devices, preparer)) }()
 
 			check(t, cfg, probe.Liveness, tc.liveness)
 			check(t, cfg, probe.Readiness, tc.readiness)
@@ -164,7 +166,7 @@ func TestServeEndsOnFailure(t *testing.T) {
 	cfg := testConfig(t)
 	restart := fmt.Errorf("%w: %w", nvidia.ErrDriverUnavailable, nvidia.ErrRestartRequired)
 	client, devices, preparer, _ := newParts(t, cfg, restart)
-	if err := serve(t.Context(), cfg, client, devices, preparer); !errors.Is(err, nvidia.ErrRestartRequired) {
+	if err := serve(t.Context(), cfg, newTestParts(t, cfg, client, devices, preparer)); !errors.Is(err, nvidia.ErrRestartRequired) {
 		t.Errorf("got %v, want %v", err, nvidia.ErrRestartRequired)
 	}
 
@@ -172,7 +174,7 @@ func TestServeEndsOnFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, devices, preparer, _ = newPartsAgain(t, cfg)
-	if err := serve(t.Context(), cfg, client, devices, preparer); err == nil {
+	if err := serve(t.Context(), cfg, newTestParts(t, cfg, client, devices, preparer)); err == nil {
 		t.Error("it serves although it could not register")
 	}
 }
@@ -204,7 +206,7 @@ func TestPlugin(t *testing.T) {
 	cfg := testConfig(t)
 	fits, tooMuch := share("1", "60Gi"), share("2", "60Gi")
 	_, devices, preparer, written := newParts(t, cfg, nil, fits, tooMuch)
-	p := plugin{devices: devices, preparer: preparer, fail: func(err error) { t.Errorf("failed for good: %v", err) }}
+	p := plugin{devices: devices, preparer: preparer, prepared: func() {}, fail: func(err error) { t.Errorf("failed for good: %v", err) }}
 
 	prepared, err := p.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{fits, tooMuch})
 	if err != nil {
@@ -239,7 +241,7 @@ func TestPluginWithoutDriver(t *testing.T) {
 	cfg := testConfig(t)
 	c := share("1", "1Gi")
 	_, devices, preparer, _ := newParts(t, cfg, nvidia.ErrDriverUnavailable, c)
-	prepared, err := plugin{devices: devices, preparer: preparer}.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{c})
+	prepared, err := plugin{devices: devices, preparer: preparer, prepared: func() {}}.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,5 +265,23 @@ func TestHandleError(t *testing.T) {
 				t.Errorf("failed for good with %v, want %t", failed, tc.fatal)
 			}
 		})
+	}
+}
+
+// newTestParts is what serves on a node where no claim is prepared.
+func newTestParts(t *testing.T, cfg *config.Config, client kubernetes.Interface, devices *inventory.Inventory, preparer *prepare.Preparer) parts {
+	t.Helper()
+	store, err := state.Open(t.Context(), cfg.StateDir(), state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder, nvml := newFinder(cfg), nvidia.New(nvidia.Options{DriverRoot: cfg.DriverRoot})
+	confiner, err := newConfiner(cfg, client, store, nvml, finder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts{
+		client: client, devices: devices, preparer: preparer, confiner: confiner,
+		proof: newProof(cfg, client, store, devices, nvml, finder, confiner, record.NewFakeRecorder(100)),
 	}
 }

@@ -40,14 +40,18 @@ const (
 // only the latest is told. Each problem is reported when it appears only.
 var manyProblems = record.CorrelatorOptions{BurstSize: 200, QPS: 0.1, MaxEvents: 200}
 
-// reportOnNode returns what tells those who look at the Node of a problem with
-// its GPUs, without waiting for the API server.
-func reportOnNode(ctx context.Context, client kubernetes.Interface, node string) func(problem string) {
+// newRecorder records events without waiting for the API server.
+func newRecorder(ctx context.Context, client kubernetes.Interface, node string) record.EventRecorder {
 	// Not the recorder for events.k8s.io, which takes two events that differ in
 	// nothing but their text for one, with the text of the first.
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(manyProblems))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: gpu.DriverName, Host: node})
+	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: gpu.DriverName, Host: node})
+}
+
+// reportOnNode returns what tells those who look at the Node of a problem with
+// its GPUs.
+func reportOnNode(recorder record.EventRecorder, node string) func(problem string) {
 	// The kubelet's events name the Node's UID in the same way.
 	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
 	return func(problem string) {

@@ -36,7 +36,7 @@ func TestReportOnNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
-			report := reportOnNode(t.Context(), client, "node-1")
+			report := reportOnNode(newRecorder(t.Context(), client, "node-1"), "node-1")
 			report("another problem of the same kind")
 			report(tc.problem)
 			event := awaitEvents(t, client, 2)[1]
@@ -57,7 +57,7 @@ func TestReportOnNode(t *testing.T) {
 func TestReportManyOnNode(t *testing.T) {
 	const problems = 64
 	client := fake.NewClientset()
-	report := reportOnNode(t.Context(), client, "node-1")
+	report := reportOnNode(newRecorder(t.Context(), client, "node-1"), "node-1")
 	told := map[string]bool{}
 	for i := range problems {
 		report(fmt.Sprintf("problem %d", i))

@@ -40,7 +40,10 @@ func prepareHost(cfg *config.Config) error {
 	if _, err := os.Stat(cfg.RegistryDir()); err != nil {
 		return fmt.Errorf("find the kubelet's directory for plugins (is --kubelet-root-dir=%s the kubelet's --root-dir?): %w", cfg.KubeletRootDir, err)
 	}
-	if err := installHook(cfg.NVIDIACDIHook, cfg.HostCDIHook()); err != nil {
+	if err := installHook("--nvidia-cdi-hook", cfg.NVIDIACDIHook, cfg.HostCDIHook()); err != nil {
+		return err
+	}
+	if err := installHook("--hook", cfg.Hook, cfg.HostHook()); err != nil {
 		return err
 	}
 	return removeDeadSockets(
@@ -52,10 +55,10 @@ func prepareHost(cfg *config.Config) error {
 
 // installHook replaces the host's copy of a program in one step, because a
 // container may be starting with the old one.
-func installHook(from, to string) error {
+func installHook(flag, from, to string) error {
 	program, err := os.ReadFile(from)
 	if err != nil {
-		return fmt.Errorf("read the hook that containers start with (--nvidia-cdi-hook): %w", err)
+		return fmt.Errorf("read a hook that containers start with (%s): %w", flag, err)
 	}
 	if installed, err := os.ReadFile(to); err == nil && bytes.Equal(installed, program) {
 		return nil

@@ -38,13 +38,16 @@ func testConfig(t *testing.T) *config.Config {
 	cfg.KubeletRootDir = filepath.Join(root, "kubelet")
 	cfg.CDIRoot = filepath.Join(root, "cdi")
 	cfg.DriverRoot = filepath.Join(root, "driver")
-	cfg.NVIDIACDIHook = filepath.Join(root, "hook")
+	cfg.NVIDIACDIHook = filepath.Join(root, "nvidia-hook")
+	cfg.Hook = filepath.Join(root, "hook")
 	cfg.Complete()
 	if err := os.MkdirAll(cfg.RegistryDir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(cfg.NVIDIACDIHook, []byte("hook 1"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, hook := range []string{cfg.NVIDIACDIHook, cfg.Hook} {
+		if err := os.WriteFile(hook, []byte("hook 1"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return cfg
 }
@@ -52,18 +55,22 @@ func testConfig(t *testing.T) *config.Config {
 func TestPrepareHost(t *testing.T) {
 	cfg := testConfig(t)
 	for _, content := range []string{"hook 1", "hook 1", "hook 2"} {
-		if err := os.WriteFile(cfg.NVIDIACDIHook, []byte(content), 0o755); err != nil {
-			t.Fatal(err)
+		for _, hook := range []string{cfg.NVIDIACDIHook, cfg.Hook} {
+			if err := os.WriteFile(hook, []byte(content+" of "+hook), 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := prepareHost(cfg); err != nil {
 			t.Fatal(err)
 		}
-		installed, err := os.ReadFile(cfg.HostCDIHook())
-		if err != nil || string(installed) != content {
-			t.Fatalf("the installed hook is %q (%v), want %q", installed, err, content)
-		}
-		if info, err := os.Stat(cfg.HostCDIHook()); err != nil || info.Mode().Perm() != 0o755 {
-			t.Fatalf("the installed hook has mode %v (%v): the runtime could not run it", info.Mode(), err)
+		for hook, at := range map[string]string{cfg.NVIDIACDIHook: cfg.HostCDIHook(), cfg.Hook: cfg.HostHook()} {
+			installed, err := os.ReadFile(at)
+			if want := content + " of " + hook; err != nil || string(installed) != want {
+				t.Fatalf("the installed hook is %q (%v), want %q", installed, err, want)
+			}
+			if info, err := os.Stat(at); err != nil || info.Mode().Perm() != 0o755 {
+				t.Fatalf("the installed hook has mode %v (%v): the runtime could not run it", info.Mode(), err)
+			}
 		}
 		if left, _ := filepath.Glob(filepath.Join(cfg.PluginDir(), ".hook-*")); len(left) != 0 {
 			t.Fatalf("left behind: %v", left)
@@ -78,6 +85,7 @@ func TestPrepareHostRefuses(t *testing.T) {
 	}{
 		"no kubelet there": {func(c *config.Config) { c.KubeletRootDir += "-elsewhere" }, "--kubelet-root-dir="},
 		"no hook":          {func(c *config.Config) { c.NVIDIACDIHook += "-elsewhere" }, "--nvidia-cdi-hook"},
+		"no other hook":    {func(c *config.Config) { c.Hook += "-elsewhere" }, "--hook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(t)

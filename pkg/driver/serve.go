@@ -30,24 +30,38 @@ import (
 
 	"github.com/memslice/memslice/pkg/config"
 	"github.com/memslice/memslice/pkg/inventory"
+	"github.com/memslice/memslice/pkg/isolation"
 	"github.com/memslice/memslice/pkg/prepare"
 	"github.com/memslice/memslice/pkg/probe"
 )
 
+// parts are what serves.
+type parts struct {
+	client   kubernetes.Interface
+	devices  *inventory.Inventory
+	preparer *prepare.Preparer
+	confiner *isolation.Confiner
+	proof    proof
+}
+
 // serve runs the parts that live as long as the process, until one of them
 // fails or ctx is done. What was prepared before has been reconciled.
-func serve(ctx context.Context, cfg *config.Config, client kubernetes.Interface, devices *inventory.Inventory, preparer *prepare.Preparer) error {
+func serve(ctx context.Context, cfg *config.Config, p parts) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	group, ctx := errgroup.WithContext(ctx)
 
 	health := probe.NewServer(map[string]probe.Check{
 		probe.Liveness:  func(ctx context.Context) error { return socketsAnswer(ctx, cfg) },
-		probe.Readiness: func(ctx context.Context) error { return errors.Join(socketsAnswer(ctx, cfg), devices.Err()) },
+		probe.Readiness: func(ctx context.Context) error { return errors.Join(socketsAnswer(ctx, cfg), p.devices.Err()) },
 	})
 	group.Go(func() error { return health.Serve(ctx, cfg.HealthSocket()) })
 
-	helper, err := startHelper(ctx, cfg, client, plugin{devices: devices, preparer: preparer, fail: fail})
+	// Containers of prepared claims may start from now on.
+	group.Go(func() error { return serveHooks(ctx, cfg, p.confiner, p.proof.auditor.Wake) })
+	group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, p.proof.metrics.Handler()) })
+
+	helper, err := startHelper(ctx, cfg, p.client, plugin{devices: p.devices, preparer: p.preparer, prepared: p.proof.auditor.Wake, fail: fail})
 	if err != nil {
 		fail(err)
 		return errors.Join(err, group.Wait())
@@ -55,12 +69,20 @@ func serve(ctx context.Context, cfg *config.Config, client kubernetes.Interface,
 	defer helper.Stop()
 	klog.FromContext(ctx).Info("Serving the kubelet", "node", cfg.NodeName, "socket", cfg.DRASocket())
 
-	group.Go(func() error { return devices.Run(ctx, helper, cfg.ScanInterval) })
+	group.Go(func() error { return p.devices.Run(ctx, helper, cfg.ScanInterval) })
+	group.Go(func() error {
+		p.proof.reporter.Run(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		p.proof.auditor.Run(ctx, cfg.AuditInterval)
+		return nil
+	})
 	group.Go(func() error {
 		// Not at once, as it has just been done. It ends with ctx only, which
 		// is no failure.
 		_ = wait.PollUntilContextCancel(ctx, cfg.ReconcileInterval, false, func(ctx context.Context) (bool, error) {
-			reconcile(ctx, cfg, client, devices, preparer)
+			reconcile(ctx, cfg, p.client, p.devices, p.preparer)
 			return false, nil
 		})
 		return nil

@@ -48,6 +48,11 @@ type Isolation string
 const (
 	// IsolationNone is advice: nothing enforces the amount.
 	IsolationNone Isolation = "none"
+	// IsolationCgroup is the kernel driver's limit on the memory that the
+	// processes in a container's cgroup can have.
+	IsolationCgroup Isolation = "cgroup"
+	// IsolationMPS is the limit that an MPS control daemon sets for its clients.
+	IsolationMPS Isolation = "mps"
 	// IsolationMIG is the hardware's.
 	IsolationMIG Isolation = "mig"
 )
@@ -90,6 +95,13 @@ type Device struct {
 	// granted of this device.
 	MemoryIsolation  Isolation
 	ComputeIsolation Isolation
+
+	// MustIsolate refuses claims that want a share without isolation.
+	MustIsolate bool
+
+	// Evicts tells that pods are evicted that have more of the device than they
+	// were granted.
+	Evicts bool
 }
 
 // Withheld is a reason to keep new claims from a device.
@@ -132,6 +144,10 @@ type Grant struct {
 	// Compute is the granted percentage of the multiprocessors; 0 is best
 	// effort.
 	Compute int64
+
+	// Isolation is what holds the claim to Memory. It is empty for a grant of a
+	// release that knew no mechanism.
+	Isolation Isolation
 
 	// AdminAccess is access beside the allocations of others. It consumes
 	// nothing.

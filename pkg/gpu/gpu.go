@@ -51,6 +51,10 @@ type GPU struct {
 	// NUMANode is nil where the firmware does not tell.
 	NUMANode *int64
 
+	// MemoryLimits tells that the driver can limit the memory that a cgroup has
+	// of this GPU. It was tried.
+	MemoryLimits bool
+
 	// MIG is nil for a GPU that cannot be divided into MIG instances.
 	MIG *MultiInstance
 }

@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/memslice/memslice/api/v1alpha1"
 	"github.com/memslice/memslice/pkg/gpu"
 	"github.com/memslice/memslice/pkg/publish"
@@ -49,7 +51,9 @@ func (d *decision) plain(pool string) publish.Offer {
 	return publish.Offer{
 		GPU: d.gpu, Pool: pool,
 		MemoryMin: c.Memory.Min.Value(), MemoryStep: c.Memory.Step.Value(), Reserve: c.Memory.Reserve.Value(),
-		Ranks: int(*c.Ranks),
+		Ranks:     int(*c.Ranks),
+		Isolation: d.isolation(), MustIsolate: ptr.Deref(c.Isolation.Required, false),
+		Evicts: c.Isolation.OnOverUse == v1alpha1.OverUseEvict,
 	}
 }
 

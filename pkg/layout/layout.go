@@ -88,6 +88,7 @@ func (d *decision) offer() publish.Offer {
 	d.checkInstances()
 	occupied := d.foreign()
 	o, incomplete := d.wanted()
+	d.enforceable(&o)
 	if waiting := d.withoutRoom(o); len(waiting) > 0 {
 		o = d.retained(o, waiting)
 	} else if incomplete != nil {

@@ -305,7 +305,7 @@ func TestDecideSettings(t *testing.T) {
 	for i, ranks := range []int{7, 4, 3, 2, 1} {
 		want := publish.Offer{
 			GPU: gpus[i], Pool: "node", Shares: true, Whole: true, Ranks: ranks,
-			MemoryMin: 256 << 20, MemoryStep: 1 << 20, Reserve: 1 << 30,
+			MemoryMin: 256 << 20, MemoryStep: 1 << 20, Reserve: 1 << 30, Isolation: gpu.IsolationNone,
 		}
 		if diff := cmp.Diff(want, l.Offers[i]); diff != "" {
 			t.Errorf("offer %d (-want +got):\n%s", i, diff)

@@ -34,12 +34,17 @@ type Options struct {
 
 	// SysFS is the kernel's sysfs; /sys by default.
 	SysFS fs.ReadLinkFS
+
+	// Cgroup is the path of this process' own cgroup, on which limits of GPU
+	// memory are tried; nil means that they are not.
+	Cgroup func() (string, error)
 }
 
 // Client reads GPUs. It may be used by several goroutines.
 type Client struct {
 	driverRoot string
 	sysfs      fs.ReadLinkFS
+	cgroup     func() (string, error)
 	newNVML    func(path string) nvml.Interface
 
 	mu      sync.Mutex
@@ -58,6 +63,9 @@ type session struct {
 
 	// handles are those of the last scan, by UUID.
 	handles map[string]nvml.Device
+
+	// tried is what came of trying limits, by UUID.
+	tried map[string]bool
 }
 
 // New prepares a client. The driver need not be there yet.
@@ -65,6 +73,7 @@ func New(o Options) *Client {
 	c := &Client{
 		driverRoot: o.DriverRoot,
 		sysfs:      o.SysFS,
+		cgroup:     o.Cgroup,
 		newNVML:    func(path string) nvml.Interface { return nvml.New(nvml.WithLibraryPath(path)) },
 	}
 	if c.driverRoot == "" {
@@ -107,7 +116,7 @@ func (c *Client) scan(ctx context.Context) (Inventory, error) {
 	if err := c.initialise(); err != nil {
 		return Inventory{}, err
 	}
-	s := scanner{api: c.library.api, sysfs: c.sysfs, handles: map[string]nvml.Device{}}
+	s := scanner{api: c.library.api, sysfs: c.sysfs, cgroup: c.cgroup, tried: c.session.tried, handles: map[string]nvml.Device{}}
 	err := s.scan(ctx)
 	var ended *sessionEnded
 	if errors.As(err, &ended) {
@@ -150,7 +159,7 @@ func (c *Client) initialise() error {
 	if ret != nvml.SUCCESS {
 		return c.unavailable("loading "+lib.path, ret)
 	}
-	c.session = &session{attached: attached}
+	c.session = &session{attached: attached, tried: map[string]bool{}}
 	return nil
 }
 

@@ -29,9 +29,24 @@ import (
 // reach until it is back.
 var ErrGPUUnavailable = errors.New("the GPU is not available; reset it, or reboot")
 
-// onGPU does something with a GPU's handle that takes the functions of MIG.
+// feature is something that a driver can be too old for.
+type feature struct {
+	name      string
+	functions []string // of the library, that it takes
+}
+
+// lacking is the first function of a feature that the library does not have.
+func (s *scanner) lacking(f feature) (function string, lacking bool) {
+	at := slices.IndexFunc(f.functions, func(function string) bool { return !s.has(function) })
+	if at < 0 {
+		return "", false
+	}
+	return f.functions[at], true
+}
+
+// onGPU does something with a GPU's handle that takes a feature of the driver.
 // Where the driver was reloaded in the meantime, it is done again with a new one.
-func onGPU[T any](c *Client, uuid, doing string, do func(nvml.Device) (T, error)) (T, error) {
+func onGPU[T any](c *Client, uuid string, f feature, doing string, do func(nvml.Device) (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -39,8 +54,8 @@ func onGPU[T any](c *Client, uuid, doing string, do func(nvml.Device) (T, error)
 		if err := c.initialise(); err != nil {
 			return result, err
 		}
-		if symbol, lacking := (&scanner{api: c.library.api}).lackingMIG(); lacking {
-			return result, fmt.Errorf("the NVIDIA driver is too old for MIG, as it lacks %s: install a newer one", symbol)
+		if function, lacking := (&scanner{api: c.library.api}).lacking(f); lacking {
+			return result, fmt.Errorf("the NVIDIA driver is too old for %s, as it lacks %s: install a newer one", f.name, function)
 		}
 		handle, ret := c.handle(uuid)
 		if ret == nvml.ERROR_NOT_FOUND {

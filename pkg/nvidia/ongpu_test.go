@@ -45,7 +45,7 @@ func operations(ctx context.Context, c *Client, uuid string) map[string]error {
 
 // A function that the driver lacks would end the process when called.
 func TestDriverTooOldForMIG(t *testing.T) {
-	for _, symbol := range migFunctions {
+	for _, symbol := range featureMIG.functions {
 		t.Run(symbol, func(t *testing.T) {
 			m := newMachine(t)
 			m.lacking = []string{symbol}

@@ -26,7 +26,7 @@ import (
 
 // MIGEnabled tells whether the MIG mode of a GPU is in force.
 func (c *Client) MIGEnabled(_ context.Context, uuid string) (bool, error) {
-	return onGPU(c, uuid, "reading its MIG mode", func(handle nvml.Device) (bool, error) {
+	return onGPU(c, uuid, featureMIG, "reading its MIG mode", func(handle nvml.Device) (bool, error) {
 		current, _, ret := handle.GetMigMode()
 		return current == nvml.DEVICE_MIG_ENABLE, failure(ret)
 	})
@@ -39,7 +39,7 @@ func (c *Client) SetMIGMode(_ context.Context, uuid string, on bool) error {
 	if on {
 		mode, doing = nvml.DEVICE_MIG_ENABLE, "turning its MIG mode on"
 	}
-	_, err := onGPU(c, uuid, doing, func(handle nvml.Device) (none struct{}, err error) {
+	_, err := onGPU(c, uuid, featureMIG, doing, func(handle nvml.Device) (none struct{}, err error) {
 		activation, ret := handle.SetMigMode(mode)
 		switch {
 		case ret != nvml.SUCCESS:
@@ -61,7 +61,7 @@ func (c *Client) SetMIGMode(_ context.Context, uuid string, on bool) error {
 // Instances are the MIG instances of a GPU, whoever made them. There are none
 // outside MIG mode.
 func (c *Client) Instances(_ context.Context, uuid string) ([]gpu.Instance, error) {
-	return onGPU(c, uuid, "listing its MIG instances", func(handle nvml.Device) ([]gpu.Instance, error) {
+	return onGPU(c, uuid, featureMIG, "listing its MIG instances", func(handle nvml.Device) ([]gpu.Instance, error) {
 		current, _, ret := handle.GetMigMode()
 		if ret != nvml.SUCCESS || current != nvml.DEVICE_MIG_ENABLE {
 			return nil, failure(ret)
@@ -92,7 +92,7 @@ func (c *Client) profiles(handle nvml.Device) ([]gpu.Profile, error) {
 // says so.
 func (c *Client) CreateInstance(_ context.Context, uuid string, p gpu.Partition) (gpu.Instance, error) {
 	doing := fmt.Sprintf("making MIG instance %s at memory slice %d", p.Profile, p.Start)
-	return onGPU(c, uuid, doing, func(handle nvml.Device) (gpu.Instance, error) {
+	return onGPU(c, uuid, featureMIG, doing, func(handle nvml.Device) (gpu.Instance, error) {
 		profiles, err := c.profiles(handle)
 		if err != nil {
 			return gpu.Instance{}, err
@@ -166,7 +166,7 @@ func computeProfile(gi nvml.GpuInstance, computeSlices int) (nvml.ComputeInstanc
 // DestroyInstance destroys a GPU instance with the compute instances in it. One
 // that is gone already is no error.
 func (c *Client) DestroyInstance(_ context.Context, uuid string, gpuInstance int) error {
-	_, err := onGPU(c, uuid, fmt.Sprintf("destroying MIG instance %d", gpuInstance), func(handle nvml.Device) (none struct{}, err error) {
+	_, err := onGPU(c, uuid, featureMIG, fmt.Sprintf("destroying MIG instance %d", gpuInstance), func(handle nvml.Device) (none struct{}, err error) {
 		gi, ret := handle.GetGpuInstanceById(gpuInstance)
 		if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_NOT_SUPPORTED {
 			return none, nil // not there, or not even in MIG mode

@@ -26,9 +26,9 @@ import (
 
 const mebibyte = 1 << 20
 
-// migFunctions are those that came to NVML with MIG and after it, and that are
-// called without another look.
-var migFunctions = []string{
+// featureMIG has the functions that came to NVML with MIG and after it, and that
+// are called without another look.
+var featureMIG = feature{"MIG", []string{
 	"nvmlDeviceGetMigMode", "nvmlDeviceSetMigMode",
 	"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetAttributes_v2",
 	"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId",
@@ -37,16 +37,7 @@ var migFunctions = []string{
 	"nvmlGpuInstanceGetInfo", "nvmlGpuInstanceDestroy",
 	"nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceGetComputeInstances",
 	"nvmlGpuInstanceCreateComputeInstance", "nvmlComputeInstanceDestroy",
-}
-
-// lackingMIG is the first of migFunctions that the library does not have.
-func (s *scanner) lackingMIG() (symbol string, lacking bool) {
-	at := slices.IndexFunc(migFunctions, func(symbol string) bool { return !s.has(symbol) })
-	if at < 0 {
-		return "", false
-	}
-	return migFunctions[at], true
-}
+}}
 
 // mig reads whether the GPU can be divided, what into, and what it is divided
 // into at present.
@@ -56,7 +47,7 @@ func (t *target) mig(handle nvml.Device, g *gpu.GPU) {
 		return
 	}
 	g.MIG = &gpu.MultiInstance{Enabled: mode[0] == nvml.DEVICE_MIG_ENABLE, Pending: mode[1] == nvml.DEVICE_MIG_ENABLE}
-	if symbol, lacking := t.lackingMIG(); lacking {
+	if symbol, lacking := t.lacking(featureMIG); lacking {
 		t.failed(symbol, nvml.ERROR_FUNCTION_NOT_FOUND, false)
 		return
 	}

@@ -36,6 +36,7 @@ func (t *target) read(handle nvml.Device, g *gpu.GPU) {
 	g.Memory = t.memory(handle)
 	t.compute(handle, g)
 	t.mig(handle, g)
+	t.limits(handle, g)
 	if pci, ok := query(t, "nvmlDeviceGetPciInfo_v3", handle.GetPciInfo); ok {
 		g.PCIBusID = busID(pci)
 		t.topology(g)

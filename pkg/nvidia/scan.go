@@ -31,6 +31,11 @@ type scanner struct {
 	api   nvml.Interface
 	sysfs fs.ReadLinkFS
 
+	// cgroup is that of this process, and tried is on which GPUs its memory was
+	// limited with success, or without as that is not supported.
+	cgroup func() (string, error)
+	tried  map[string]bool
+
 	gpus     []gpu.GPU
 	handles  map[string]nvml.Device // by UUID
 	problems []Problem

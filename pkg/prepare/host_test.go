@@ -113,7 +113,7 @@ func (h *host) pluginWithDisk() (*Preparer, *statetest.Disk) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	files, err := cdi.New(h.cdi, h)
+	files, err := cdi.New(h.cdi, h, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -132,6 +132,9 @@ func (p *Preparer) prepare(ctx context.Context, tx *state.Tx, plan claim.Plan) (
 		return nil, nil, err
 	}
 	record, found := tx.Get(plan.UID)
+	if found && record.BootID == p.BootID {
+		plan.Grants = asBefore(plan.Grants, record.Grants)
+	}
 	if !found || !slices.Equal(record.Grants, plan.Grants) {
 		if err := claim.Check(plan, held(tx, plan), p.Devices); err != nil {
 			return nil, nil, err

@@ -82,6 +82,20 @@ func dropped(former, current []gpu.Grant) []gpu.Grant {
 	})
 }
 
+// asBefore has what holds a claim to its grants stay what it was, as long as it
+// is prepared: its containers run with that, whatever the GPU offers by now.
+func asBefore(current, former []gpu.Grant) []gpu.Grant {
+	current = slices.Clone(current)
+	for i := range min(len(current), len(former)) {
+		same := current[i]
+		same.Isolation = former[i].Isolation
+		if same == former[i] && same.Isolation != "" {
+			current[i] = same
+		}
+	}
+	return current
+}
+
 // writeSpec writes a claim's CDI spec, and remembers what may change on the GPU
 // without a word from the kubelet.
 func (p *Preparer) writeSpec(ctx context.Context, uid types.UID, assignments []gpu.Assignment) ([]string, error) {

@@ -115,8 +115,10 @@ func share(o *Offer) (*gpu.Device, error) {
 		MemoryMin:        o.MemoryMin,
 		MemoryStep:       o.MemoryStep,
 		Ranks:            min(o.Ranks, gpu.MaxRanks),
-		MemoryIsolation:  gpu.IsolationNone,
+		MemoryIsolation:  cmp.Or(o.Isolation, gpu.IsolationNone),
 		ComputeIsolation: gpu.IsolationNone,
+		MustIsolate:      o.MustIsolate,
+		Evicts:           o.Evicts,
 		MIGOnDemand:      o.MIGOnDemand,
 		Withheld:         o.withheld(len(o.Occupied) > 0),
 	}, nil

@@ -43,6 +43,12 @@ type Offer struct {
 	// Ranks is how many shares can have a rank, at most gpu.MaxRanks.
 	Ranks int
 
+	// Isolation is what holds shares to their memory; empty for nothing.
+	// MustIsolate and Evicts are passed on to the share device.
+	Isolation   gpu.Isolation
+	MustIsolate bool
+	Evicts      bool
+
 	// Occupied are the places of instances that are neither offered nor made
 	// for claims. What cannot be had beside them is withheld.
 	Occupied []gpu.Partition

@@ -84,6 +84,9 @@ type grantV1 struct {
 	// Of MIG devices, since that form exists.
 	Partition *partitionV1 `json:"partition,omitempty"`
 	Existing  string       `json:"existing,omitempty"`
+
+	// Since amounts are enforced.
+	Isolation string `json:"isolation,omitempty"`
 }
 
 type partitionV1 struct {
@@ -138,7 +141,7 @@ func encodeGrant(g gpu.Grant) grantV1 {
 		Request: g.Request, Pool: g.Pool, Device: g.Device, ShareID: g.ShareID,
 		Form: string(g.Form), UUID: g.UUID,
 		MemoryBytes: g.Memory, ComputePercent: g.Compute, AdminAccess: g.AdminAccess,
-		Existing: g.Existing,
+		Existing: g.Existing, Isolation: string(g.Isolation),
 	}
 	if g.Partition != (gpu.Partition{}) {
 		file.Partition = &partitionV1{Profile: g.Partition.Profile, Start: g.Partition.Start, Size: g.Partition.Size}
@@ -151,7 +154,7 @@ func decodeGrant(file grantV1) gpu.Grant {
 		Request: file.Request, Pool: file.Pool, Device: file.Device, ShareID: file.ShareID,
 		Form: gpu.Form(file.Form), UUID: file.UUID,
 		Memory: file.MemoryBytes, Compute: file.ComputePercent, AdminAccess: file.AdminAccess,
-		Existing: file.Existing,
+		Existing: file.Existing, Isolation: gpu.Isolation(file.Isolation),
 	}
 	if file.Partition != nil {
 		g.Partition = gpu.Partition{Profile: file.Partition.Profile, Start: file.Partition.Start, Size: file.Partition.Size}

@@ -58,11 +58,18 @@ func partitions() Record {
 	return r
 }
 
+// enforced has shares, and what holds them.
+func enforced() Record {
+	r := everything()
+	r.Grants[0].Isolation, r.Grants[1].Isolation, r.Grants[2].Isolation = gpu.IsolationCgroup, gpu.IsolationNone, gpu.IsolationNone
+	return r
+}
+
 // TestGolden holds the format to what releases have written. A file that was
 // released must be readable for ever: it is never updated, and what a later
 // release writes gets a golden file of its own.
 func TestGolden(t *testing.T) {
-	for name, record := range map[string]Record{"v1.json": everything(), "v1-mig.json": partitions()} {
+	for name, record := range map[string]Record{"v1.json": everything(), "v1-mig.json": partitions(), "v1-isolation.json": enforced()} {
 		path := filepath.Join("testdata", name)
 		data, err := encode(record)
 		if err != nil {

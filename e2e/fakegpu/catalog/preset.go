@@ -29,6 +29,15 @@ type Driver struct {
 	CUDA int
 }
 
+// Generation is the release with which drivers of this kind began, as the
+// simulated libraries are named: r580, or r615, which limits cgroups.
+func (d Driver) Generation() string {
+	if major, _, _ := strings.Cut(d.Version, "."); major >= "615" {
+		return "r615"
+	}
+	return "r580"
+}
+
 // Position is where a GPU sits in the machine.
 type Position struct {
 	// BusID is the PCI address as sysfs spells it.
@@ -99,10 +108,17 @@ func (c chassis) position(slot int) Position {
 	}
 }
 
-var r580 = Driver{Version: "580.95.05", CUDA: 13000}
+var (
+	r580 = Driver{Version: "580.95.05", CUDA: 13000}
+	r615 = Driver{Version: "615.43.02", CUDA: 13040}
+)
 
 var presets = []*Preset{
 	{Name: "h100x8", Description: "DGX H100: eight H100 SXM5 80GB", Driver: r580,
+		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100},
+	{Name: "h100x8-r580", Description: "the same, with a driver that shares by MPS", Driver: r580,
+		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100},
+	{Name: "h100x8-r615", Description: "the same, with a driver that limits the memory of cgroups", Driver: r615,
 		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100},
 	{Name: "a100x8", Description: "DGX A100: eight A100 SXM4 80GB", Driver: r580,
 		Models: repeat("a100-sxm4-80gb", 8), chassis: dgxA100},

@@ -65,7 +65,37 @@ func (r *Root) Clear() error {
 
 // Sync makes every file agree with the state. It may be repeated.
 func (r *Root) Sync(s *state.State) error {
-	return errors.Join(r.syncLibraries(s), r.syncFirmware(s), r.syncDevices(s), r.syncProc(s), r.syncSysfs(s))
+	return errors.Join(r.syncLibraries(s), r.syncFirmware(s), r.syncDevices(s), r.syncProc(s), r.syncSysfs(s), r.syncKernel())
+}
+
+// KernelSocket is where programs in containers find the simulated kernel driver:
+// NVIDIA's container toolkit gives them the file that is there, and a socket is a
+// file.
+const KernelSocket = "/usr/bin/nvidia-debugdump"
+
+// syncKernel puts the kernel driver's socket there, if it has one.
+func (r *Root) syncKernel() error {
+	socket, path := filepath.Join(r.StateDir(), "kernel.sock"), r.join(KernelSocket)
+	made, err := os.Stat(socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("looking for the kernel driver's socket: %w", err)
+	}
+	if linked, err := os.Stat(path); err == nil && os.SameFile(made, linked) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of %s: %w", path, err)
+	}
+	if err := r.remove(path); err != nil {
+		return err
+	}
+	if err := os.Link(socket, path); err != nil {
+		return fmt.Errorf("linking the kernel driver's socket: %w", err)
+	}
+	return nil
 }
 
 // Destroy removes the root. It refuses a directory that holds no state, so

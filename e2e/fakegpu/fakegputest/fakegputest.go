@@ -32,8 +32,9 @@ import (
 )
 
 const (
-	// libraryVariable tells a child where its parent built the library.
-	libraryVariable = "FAKEGPU_TEST_LIBRARY"
+	// libraryVariable and a generation tell a child where its parent built the
+	// library.
+	libraryVariable = "FAKEGPU_TEST_LIBRARY_"
 	// childVariable names the test that a child is there for.
 	childVariable = "FAKEGPU_TEST_CHILD"
 )
@@ -66,7 +67,7 @@ func New(t testing.TB, preset string) *Driver {
 	if err := d.Store.Create(s, true, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := root.Install(Library(t)); err != nil {
+	if err := root.Install(library(t, p.Driver.Generation())); err != nil {
 		t.Fatal(err)
 	}
 	d.Update(t, func(*state.State) error { return nil })
@@ -106,10 +107,15 @@ func (d *Driver) UpdateGPU(t testing.TB, name string, change func(*state.GPU)) {
 	})
 }
 
-// build compiles the library once per process. It is kept in memory, because
-// no test outlives the others to clean up after all.
-var build = sync.OnceValues(func() ([]byte, error) {
-	if path := os.Getenv(libraryVariable); path != "" {
+// builds compile each generation of the library once per process. They are kept
+// in memory, because no test outlives the others to clean up after all.
+var builds = map[string]func() ([]byte, error){
+	"r580": sync.OnceValues(func() ([]byte, error) { return build("r580") }),
+	"r615": sync.OnceValues(func() ([]byte, error) { return build("r615") }),
+}
+
+func build(generation string) ([]byte, error) {
+	if path := os.Getenv(libraryVariable + generation); path != "" {
 		return os.ReadFile(path)
 	}
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
@@ -123,16 +129,19 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	defer os.RemoveAll(dir)
 	library := filepath.Join(dir, "libnvidia-ml.so")
 	script := filepath.Join(strings.TrimSpace(string(module)), "e2e/fakegpu/libnvml/build.sh")
-	if output, err := exec.Command(script, library).CombinedOutput(); err != nil {
+	if output, err := exec.Command(script, library, generation).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the simulated library: %w\n%s", err, output)
 	}
 	return os.ReadFile(library)
-})
+}
 
-// Library is a file with the simulated library.
-func Library(t testing.TB) string {
+// Library is a file with the simulated library of a driver that limits no
+// cgroups.
+func Library(t testing.TB) string { return library(t, "r580") }
+
+func library(t testing.TB, generation string) string {
 	t.Helper()
-	content, err := build()
+	content, err := builds[generation]()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +173,7 @@ func Isolate(t *testing.T, body func(t *testing.T)) {
 	child := exec.CommandContext(ctx, os.Args[0], arguments...)
 	// A race-enabled program sleeps for a second at its end by default.
 	child.Env = append([]string{"GORACE=atexit_sleep_ms=0"}, os.Environ()...)
-	child.Env = append(child.Env, childVariable+"="+t.Name(), libraryVariable+"="+Library(t))
+	child.Env = append(child.Env, childVariable+"="+t.Name(), libraryVariable+"r580="+Library(t))
 	output, err := child.CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "--- PASS: "+t.Name()+" ") {
 		t.Errorf("in a process of its own: %v\n%s", err, output)

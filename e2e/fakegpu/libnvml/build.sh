@@ -14,14 +14,16 @@
 # limitations under the License.
 
 # Builds the simulated libnvidia-ml.so.1 into the file that is named, against
-# the nvml.h of the go-nvml module that go.mod names.
+# the nvml.h of the go-nvml module that go.mod names, as drivers from a release
+# on have it: r580, or r615.
 set -eu
 
-output=$(realpath -m "${1:?usage: build.sh OUTPUT}")
+output=$(realpath -m "${1:?usage: build.sh OUTPUT r580|r615}")
+generation=${2:?usage: build.sh OUTPUT r580|r615}
 cd "$(dirname "$0")"
 header=$(go list -m -f '{{.Dir}}' github.com/NVIDIA/go-nvml)/gen/nvml
 
-CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -I$header" go build -tags libnvml -trimpath -buildmode=c-shared \
+CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -I$header" go build -tags "libnvml,$generation" -trimpath -buildmode=c-shared \
 	-ldflags "-s -w -extldflags '-Wl,-soname,libnvidia-ml.so.1 -Wl,--version-script=$PWD/exports.map'" -o "$output" .
 # cgo writes a C header beside a library; nobody needs it here.
 rm -f "${output%.so}.h"

@@ -33,6 +33,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 )
 
@@ -66,9 +67,8 @@ func (l *library) open() state.Result {
 		C.fakegpu_return_signals()
 		l.store = state.Open(findStateDir())
 	}
-	current, err := l.store.Load()
-	if err != nil || !current.Driver.Loaded {
-		return state.DriverNotLoaded
+	if _, result := load(l.store); result != state.Success {
+		return result
 	}
 	l.users++
 	return state.Success
@@ -94,9 +94,17 @@ func (l *library) current() (*state.State, state.Result) {
 	if !used {
 		return nil, state.Uninitialized
 	}
+	return load(store)
+}
+
+// load is the state of a driver that is loaded and that this library is for.
+func load(store *state.Store) (*state.State, state.Result) {
 	current, err := store.Load()
 	if err != nil || !current.Driver.Loaded {
 		return nil, state.DriverNotLoaded
+	}
+	if (catalog.Driver{Version: current.Driver.Version}).Generation() != generation {
+		return nil, state.VersionMismatch
 	}
 	return current, state.Success
 }

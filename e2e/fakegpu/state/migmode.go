@@ -63,7 +63,7 @@ func (g *GPU) Reset() error {
 // unload is what the end of the driver does to a GPU: what lives in the driver
 // is gone, and what the GPU's own memory keeps is not.
 func (g *GPU) unload() {
-	g.Processes, g.Instances = nil, nil
+	g.Processes, g.Instances, g.Limits, g.Leaked = nil, nil, nil, 0
 	if model, err := g.capable(); err == nil && model.ComputeMajor >= firstWithoutReset {
 		g.MIG.Pending = false
 	}

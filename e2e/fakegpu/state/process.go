@@ -28,6 +28,8 @@ type Process struct {
 	// Instance is the UUID of the MIG device that it runs in, and empty for one
 	// on the GPU itself.
 	Instance string `json:"instance,omitempty"`
+	// Cgroups are its own, and those above it, of a process that exists.
+	Cgroups []Cgroup `json:"cgroups,omitempty"`
 }
 
 // AddProcess lets a process use the GPU, or one of its MIG devices.

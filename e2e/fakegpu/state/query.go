@@ -57,8 +57,10 @@ const (
 	QueryRemainingCapacity   Query = "gpuInstanceRemainingCapacity"
 	QueryGPUInstances        Query = "gpuInstances"
 	QueryEvents              Query = "events"
+	QueryMemoryLimits        Query = "memoryLimits"
 
 	QuerySetMIGMode             Query = "setMigMode"
+	QuerySetMemoryLimits        Query = "setMemoryLimits"
 	QueryCreateGPUInstance      Query = "createGpuInstance"
 	QueryDestroyGPUInstance     Query = "destroyGpuInstance"
 	QueryGPUInstanceInfo        Query = "gpuInstanceInfo"
@@ -77,6 +79,7 @@ var queries = []Query{
 	QueryAttributes, QueryMemoryInfo, QueryComputeMode, QueryPersistenceMode, QueryComputeProcesses,
 	QueryGraphicsProcesses, QueryMPSComputeProcesses, QueryMIGMode, QueryMaxMIGDeviceCount, QueryMIGDeviceHandle,
 	QueryGPUInstanceProfile, QueryPossiblePlacements, QueryRemainingCapacity, QueryGPUInstances, QueryEvents,
+	QueryMemoryLimits, QuerySetMemoryLimits,
 	QuerySetMIGMode, QueryCreateGPUInstance, QueryDestroyGPUInstance, QueryGPUInstanceInfo, QueryGPUInstanceID,
 	QueryComputeInstanceProfile, QueryCreateComputeInstance, QueryDestroyComputeInstance, QueryComputeInstances,
 	QueryComputeInstanceInfo, QueryComputeInstanceID,

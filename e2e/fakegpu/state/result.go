@@ -35,7 +35,10 @@ const (
 	Timeout                 Result = 10
 	GPUIsLost               Result = 15
 	ResetRequired           Result = 16
+	OperatingSystem         Result = 17
+	VersionMismatch         Result = 18
 	InUse                   Result = 19
+	InsufficientMemory      Result = 20
 	InsufficientResources   Result = 23
 	ArgumentVersionMismatch Result = 25
 	Unknown                 Result = 999
@@ -64,10 +67,10 @@ var resultNames = []struct {
 	{14, "CORRUPTED_INFOROM", "Corrupted infoROM"},
 	{GPUIsLost, "GPU_IS_LOST", "GPU is lost"},
 	{ResetRequired, "RESET_REQUIRED", "GPU requires reset"},
-	{17, "OPERATING_SYSTEM", "GPU access blocked by the operating system"},
-	{18, "LIB_RM_VERSION_MISMATCH", "Driver/library version mismatch"},
+	{OperatingSystem, "OPERATING_SYSTEM", "GPU access blocked by the operating system"},
+	{VersionMismatch, "LIB_RM_VERSION_MISMATCH", "Driver/library version mismatch"},
 	{InUse, "IN_USE", "In use by another client"},
-	{20, "MEMORY", "Insufficient Memory"},
+	{InsufficientMemory, "MEMORY", "Insufficient Memory"},
 	{21, "NO_DATA", "No data"},
 	{InsufficientResources, "INSUFFICIENT_RESOURCES", "Insufficient Resources"},
 	{ArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH", "Argument version mismatch"},

@@ -72,6 +72,10 @@ type GPU struct {
 	// Instances are the MIG GPU instances, by ID.
 	Instances []GPUInstance `json:"instances,omitempty"`
 	Processes []Process     `json:"processes,omitempty"`
+	// Limits are those of cgroups. Leaked is guaranteed to cgroups that are no
+	// more, in bytes.
+	Limits []Limit `json:"limits,omitempty"`
+	Leaked uint64  `json:"leaked,omitempty"`
 	// Failures are the queries that fail, with what.
 	Failures map[Query]Result `json:"failures,omitempty"`
 	// FailuresLeft is how often, for those that do not fail until they are

@@ -68,3 +68,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "memslice.nodeConfigFile" -}}
 nodeconfig.yaml
 {{- end -}}
+
+{{- /* memslice.evicts is not empty where a node's configuration evicts pods. */ -}}
+{{- define "memslice.evicts" -}}
+{{- range $config := prepend .Values.nodeConfigOverrides .Values.nodeConfig -}}
+{{- range $gpu := prepend ($config.gpus | default list) ($config.defaults | default dict) -}}
+{{- if eq "Evict" (dig "isolation" "onOverUse" "" $gpu) -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

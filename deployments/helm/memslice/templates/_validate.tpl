@@ -105,9 +105,22 @@ what is offered would keep the plugin from starting.
 */ -}}
 {{- define "memslice.validateNodeConfig" -}}
 {{- $defaults := .config.defaults | default dict -}}
-{{- include "memslice.validateMIGMode" (dict "gpu" $defaults "defaults" $defaults "path" (printf "%s.defaults" .path)) -}}
+{{- include "memslice.validateGPUConfig" (dict "gpu" $defaults "defaults" $defaults "path" (printf "%s.defaults" .path)) -}}
 {{- range $n, $rule := .config.gpus -}}
-{{- include "memslice.validateMIGMode" (dict "gpu" $rule "defaults" $defaults "path" (printf "%s.gpus[%d]" $.path $n)) -}}
+{{- include "memslice.validateGPUConfig" (dict "gpu" $rule "defaults" $defaults "path" (printf "%s.gpus[%d]" $.path $n)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "memslice.validateGPUConfig" -}}
+{{- include "memslice.validateMIGMode" . -}}
+{{- include "memslice.validateIsolation" . -}}
+{{- end -}}
+
+{{- define "memslice.validateIsolation" -}}
+{{- $own := .gpu.isolation | default dict -}}
+{{- $isolation := merge dict $own (.defaults.isolation | default dict) -}}
+{{- if and (or (hasKey $own "memory") (hasKey $own "required")) (eq "None" ($isolation.memory | default "Any")) $isolation.required -}}
+{{- fail (printf "%s.isolation.required true: with memory: None there is no mechanism that could be required; set memory to Any or Cgroup" .path) -}}
 {{- end -}}
 {{- end -}}
 

@@ -51,7 +51,7 @@ with their next call.`,
 	command.PersistentFlags().StringVar(&o.root, "root", os.Getenv(rootVariable),
 		"the driver root's directory (or set "+rootVariable+")")
 	command.AddCommand(newInit(o), newState(o), newSet(o), newRemoveGPU(o), newAddGPU(o),
-		newMIG(o), newProcess(o), newReset(o), newXID(o), newUnload(o), newLoad(o), newDestroy(o))
+		newMIG(o), newProcess(o), newLimit(o), newKernel(o), newReset(o), newXID(o), newUnload(o), newLoad(o), newDestroy(o))
 	return command
 }
 

@@ -1,0 +1,31 @@
+// Copyright The memslice Authors
+//
+// Licensed under the Apache License, Version 2.0 (the "License");
+// you may not use this file except in compliance with the License.
+// You may obtain a copy of the License at
+//
+//     http://www.apache.org/licenses/LICENSE-2.0
+//
+// Unless required by applicable law or agreed to in writing, software
+// distributed under the License is distributed on an "AS IS" BASIS,
+// WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+// See the License for the specific language governing permissions and
+// limitations under the License.
+
+package gpu
+
+// Process is what the driver says of a process on a GPU.
+type Process struct {
+	PID int // on the host
+
+	// Memory is what it holds, in bytes. MemoryKnown is false where the driver
+	// cannot tell.
+	Memory      uint64
+	MemoryKnown bool
+
+	// GPUInstance is the MIG GPU instance that it runs in, or NoGPUInstance.
+	GPUInstance int
+}
+
+// NoGPUInstance stands for the GPU itself.
+const NoGPUInstance = -1
