@@ -254,10 +254,20 @@ func otherMechanism(k *kit) {
 }
 
 func noneForbidden(k *kit) {
+	former := k.gpuMemory()
 	k.configure(`
 nodeConfig:
-  defaults: {isolation: {required: true}}
+  defaults: {isolation: {required: true}, memory: {reserve: 1Gi}}
 `)
+	// That the rest of it is in force shows in the amount.
+	k.published("shares of 1Gi less", func(devices []harness.Device) string {
+		for _, d := range devices {
+			if d.Type == harness.TypeShare && d.Memory >= former {
+				return fmt.Sprintf("%s has %d bytes", d.Name, d.Memory)
+			}
+		}
+		return ""
+	})
 	k.claimFrom("none", isolated("None", share("gpu", "4Gi")))
 	pod := k.use("none", "none")
 	message, err := k.AwaitEvent(k.ctx, pod, "FailedPrepareDynamicResources", "isolation None", "isolation.required")
@@ -266,6 +276,20 @@ nodeConfig:
 	k.start("any", share("gpu", "4Gi"))
 	k.running("any")
 	k.remove("none")
+}
+
+// gpuMemory is what the first published share device has, in bytes.
+func (k *kit) gpuMemory() int64 {
+	k.Helper()
+	devices, err := k.Devices(k.ctx)
+	k.ok(err)
+	for _, d := range devices {
+		if d.Type == harness.TypeShare {
+			return d.Memory
+		}
+	}
+	k.Fatal("no share is published")
+	return 0
 }
 
 func unenforced(k *kit) {

@@ -57,7 +57,7 @@ type group struct {
 }
 
 // The quickstart is written for these, so they are left behind.
-const lastPreset = "h100x8"
+const lastPreset = "h100x8-r615"
 
 func TestUsersGet(t *testing.T) {
 	klog.SetLogger(logr.Discard()) // client libraries log what is retried

@@ -117,12 +117,12 @@ func TestRights(t *testing.T) {
 	objects := render(t, installation{})
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims/status"}, Verbs: []string{"patch", "update"}},
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims/status"}, Verbs: []string{"update"}},
 		{
 			APIGroups:     []string{"resource.k8s.io"},
 			Resources:     []string{resourceClaims + "/" + resourceapi.SubresourceDriver},
 			ResourceNames: []string{driverName},
-			Verbs:         []string{resourceapi.VerbPrefixAssociatedNode + "patch", resourceapi.VerbPrefixAssociatedNode + "update"},
+			Verbs:         []string{resourceapi.VerbPrefixAssociatedNode + "update"},
 		},
 		{
 			APIGroups: []string{"resource.k8s.io"},

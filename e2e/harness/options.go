@@ -53,7 +53,7 @@ const (
 )
 
 // DefaultPreset is what the quickstart is written for.
-const DefaultPreset = "h100x8"
+const DefaultPreset = "h100x8-r615"
 
 // envPrefix begins the environment variable of each option.
 const envPrefix = "MEMSLICE_E2E_"

@@ -147,7 +147,7 @@ var (
 	// cgroupfs, and with systemd, where dashes are separators. Static pods have
 	// a hash for a UID.
 	podName   = regexp.MustCompile(`^pod([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})$`)
-	podSlice  = regexp.MustCompile(`^kubepods(?:-burstable|-besteffort)?-pod([0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}|[0-9a-f]{32})\.slice$`)
+	podSlice  = regexp.MustCompile(`^(?:[0-9A-Za-z_.]+-)*kubepods(?:-burstable|-besteffort)?-pod([0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}|[0-9a-f]{32})\.slice$`)
 	container = regexp.MustCompile(`^(?:[a-z-]+-)?([0-9a-f]{64})(?:\.scope)?$`)
 )
 

@@ -27,6 +27,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -120,6 +121,10 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	// Every pod start waits for a GET of its claim; the server's own fairness
 	// is the limit that counts.
 	restConfig.QPS = -1
+	// Opaque configuration in claims has to come back as it was, byte by byte, or
+	// the API server takes it for changed. JSON would be formatted anew.
+	restConfig.ContentType = runtime.ContentTypeProtobuf
+	restConfig.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", restConfig.Host, err)

@@ -18,12 +18,11 @@ import (
 	"slices"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
-	resourceapply "k8s.io/client-go/applyconfigurations/resource/v1"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/memslice/memslice/pkg/audit"
 	"github.com/memslice/memslice/pkg/gpu"
@@ -42,28 +41,34 @@ type since struct {
 	time   time.Time
 }
 
-// entries is a claim's status as it is to be.
-func (r *Reporter) entries(c audit.Claim) (*resourceapply.ResourceClaimApplyConfiguration, error) {
-	status := resourceapply.ResourceClaimStatus()
+// entries are what a claim's status is to say of its devices.
+func (r *Reporter) entries(c audit.Claim) ([]resourceapi.AllocatedDeviceStatus, error) {
+	var entries []resourceapi.AllocatedDeviceStatus
 	for i, d := range c.Devices {
 		encoded, err := data(c, d)
 		if err != nil {
 			return nil, err
 		}
-		entry := resourceapply.AllocatedDeviceStatus().
-			WithDriver(gpu.DriverName).WithPool(d.Grant.Pool).WithDevice(d.Grant.Device).
-			WithData(runtime.RawExtension{Raw: encoded})
+		entry := resourceapi.AllocatedDeviceStatus{
+			Driver: gpu.DriverName, Pool: d.Grant.Pool, Device: d.Grant.Device, Data: &runtime.RawExtension{Raw: encoded},
+		}
 		if d.Grant.ShareID != "" {
-			entry.WithShareID(d.Grant.ShareID)
+			entry.ShareID = ptr.To(d.Grant.ShareID)
 		}
 		for _, is := range conditions(d) {
-			changed := r.changed(key{c.UID, i, is.kind}, is.status)
-			entry.WithConditions(metav1apply.Condition().WithType(is.kind).WithStatus(is.status).
-				WithReason(is.reason).WithMessage(is.text).WithLastTransitionTime(metav1.NewTime(changed)))
+			entry.Conditions = append(entry.Conditions, metav1.Condition{
+				Type: is.kind, Status: is.status, Reason: is.reason, Message: is.text,
+				LastTransitionTime: metav1.NewTime(r.changed(key{c.UID, i, is.kind}, is.status)),
+			})
 		}
-		status.WithDevices(entry)
+		entries = append(entries, entry)
 	}
-	return resourceapply.ResourceClaim(c.Name, c.Namespace).WithUID(c.UID).WithStatus(status), nil
+	return entries, nil
+}
+
+// merge puts entries in the place of this driver's in a claim's status.
+func merge(status *resourceapi.ResourceClaimStatus, entries []resourceapi.AllocatedDeviceStatus) {
+	status.Devices = append(slices.DeleteFunc(status.Devices, func(d resourceapi.AllocatedDeviceStatus) bool { return d.Driver == gpu.DriverName }), entries...)
 }
 
 // changed is when a condition got its status.

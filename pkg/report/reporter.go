@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"github.com/memslice/memslice/pkg/audit"
@@ -116,7 +117,7 @@ func (r *Reporter) tell(ctx context.Context, s audit.Snapshot) {
 		}
 	}
 	for _, g := range s.GPUs {
-		r.foreign(g, edges)
+		r.foreign(ctx, g, edges)
 	}
 	r.edges = edges
 	r.forget(s)
@@ -129,12 +130,7 @@ func (r *Reporter) status(ctx context.Context, c audit.Claim) {
 	if former, ok := r.told[c.UID]; ok && !now.outdates(former, r.PeakInterval) {
 		return
 	}
-	config, err := r.entries(c)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		_, err = r.Client.ResourceV1().ResourceClaims(c.Namespace).ApplyStatus(ctx, config, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	}
+	err := r.write(ctx, c)
 	switch {
 	case err == nil:
 		r.told[c.UID] = now
@@ -143,6 +139,28 @@ func (r *Reporter) status(ctx context.Context, c audit.Claim) {
 	default:
 		klog.FromContext(ctx).Error(err, "Writing what a claim was granted into its status; trying again", "claim", klog.KRef(c.Namespace, c.Name), "claimUID", c.UID)
 	}
+}
+
+// write updates the claim, as patches do not do: the API server refuses them where
+// the allocation has configuration that it would format otherwise, as it takes that
+// for a change.
+func (r *Reporter) write(ctx context.Context, c audit.Claim) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	entries, err := r.entries(c)
+	if err != nil {
+		return err
+	}
+	claims := r.Client.ResourceV1().ResourceClaims(c.Namespace)
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		object, err := claims.Get(ctx, c.Name, metav1.GetOptions{})
+		if err != nil || object.UID != c.UID || object.Status.Allocation == nil {
+			return err // it is gone
+		}
+		merge(&object.Status, entries)
+		_, err = claims.UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+		return err
+	})
 }
 
 // use tells on the pods when a claim begins to have too much, and when no longer,
@@ -209,13 +227,15 @@ func (r *Reporter) evict(ctx context.Context, c audit.Claim, d audit.Device) {
 }
 
 // foreign tells on the Node when a process begins to use a GPU without a claim.
-func (r *Reporter) foreign(g audit.GPU, edges map[string]bool) {
+func (r *Reporter) foreign(ctx context.Context, g audit.GPU, edges map[string]bool) {
 	for _, p := range g.Foreign {
 		edge := fmt.Sprintf("foreign %s %d %s", g.UUID, p.PID, p.Command)
 		edges[edge] = true
 		if !r.edges[edge] {
-			r.OnNode(fmt.Sprintf("GPU %s: process %d (%s) has %s of its memory without a claim, which those with claims may lack; end it, or keep the GPU from being offered (docs/configuration.md)",
-				g.UUID, p.PID, p.Command, quantity(int64(p.Memory))))
+			problem := fmt.Sprintf("GPU %s: process %d (%s) has %s of its memory without a claim, which those with claims may lack; end it, or keep the GPU from being offered (docs/configuration.md)",
+				g.UUID, p.PID, p.Command, quantity(int64(p.Memory)))
+			klog.FromContext(ctx).Info("A GPU is used without a claim", "problem", problem)
+			r.OnNode(problem)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func ready(d audit.Device) condition {
 	if err := errors.Join(errorsOf(d.Limits)...); err != nil {
 		return is(metav1.ConditionFalse, ReasonLimitFailed, "%v", err)
 	}
-	return is(metav1.ConditionTrue, ReasonEnforced, "limits are set for %d containers, and were read back from the driver", len(d.Limits))
+	return is(metav1.ConditionTrue, ReasonEnforced, "the limits of its containers (%d) are set, and were read back from the driver", len(d.Limits))
 }
 
 func errorsOf(limits []isolation.Limit) (errs []error) {

@@ -69,7 +69,7 @@ func outOfMemory(err error) bool {
 }
 
 type load struct {
-	socket          string
+	socket, dev     string
 	gpu             int
 	allocate, step  quantity
 	every           time.Duration
@@ -81,7 +81,7 @@ type load struct {
 }
 
 func newCommand() *cobra.Command {
-	l := &load{socket: driverroot.KernelSocket}
+	l := &load{socket: driverroot.KernelSocket, dev: "/dev"}
 	command := &cobra.Command{
 		Use:   "cudaload",
 		Short: "Use GPU memory, as a CUDA program does",
@@ -98,6 +98,7 @@ allocates. Where it gets no memory it says so and ends with status %d.`, amount(
 	shared := command.PersistentFlags()
 	shared.IntVar(&l.gpu, "gpu", 0, "which GPU of the container, by CUDA's number")
 	shared.StringVar(&l.socket, "socket", l.socket, "where the simulated kernel driver answers")
+	shared.StringVar(&l.dev, "dev", l.dev, "where the device nodes of GPUs are")
 	flags := command.Flags()
 	flags.Var(&l.allocate, "allocate", "how much to allocate beside the context")
 	flags.Var(&l.step, "step", "how much at a time (default: all at once)")
@@ -220,7 +221,7 @@ func (l *load) take(call string, bytes uint64) error {
 }
 
 func (l *load) open() error {
-	minors, err := visible("/dev", os.Getenv)
+	minors, err := visible(l.dev, os.Getenv)
 	if err != nil {
 		return err
 	}
