@@ -93,10 +93,15 @@ func TestDecodeNodeConfigsRefuses(t *testing.T) {
 		"always MIG by default, and a rule with more": {
 			header + "defaults: {offer: [MIG], mig: {mode: Enabled}}\ngpus: [{offer: [MIG, GPU]}]\n", "gpus[0].mig.mode: Invalid value: \"Enabled\": a GPU that is always in MIG mode",
 		},
-		"every wrong value":  {header + "defaults: {ranks: 9}\ngpus: [{ranks: -1}]\n", "document 1: [defaults.ranks: Invalid value: 9: must be 0 to 7, gpus[0].ranks: Invalid value: -1: must be 0 to 7]"},
-		"a label's operator": {header + `nodeSelector: {matchExpressions: [{key: a, operator: Has}]}`, "nodeSelector.matchExpressions[0].operator: Invalid value"},
-		"a label's value":    {header + `nodeSelector: {matchExpressions: [{key: a, operator: In, values: ["b c"]}]}`, "nodeSelector.matchExpressions[0].values[0]: Invalid value"},
-		"a label selector":   {header + `nodeSelector: {matchLabels: {"a b": c}}`, "nodeSelector.matchLabels: Invalid value"},
+		"every wrong value":                 {header + "defaults: {ranks: 9}\ngpus: [{ranks: -1}]\n", "document 1: [defaults.ranks: Invalid value: 9: must be 0 to 7, gpus[0].ranks: Invalid value: -1: must be 0 to 7]"},
+		"a mechanism that is not there yet": {header + "defaults: {isolation: {memory: MPS}}\n", `defaults.isolation.memory: Unsupported value: "MPS": supported values: "Any", "Cgroup", "None"`},
+		"a mechanism in another case":       {header + "defaults: {isolation: {memory: cgroup}}\n", "defaults.isolation.memory: Unsupported value"},
+		"another reaction":                  {header + "gpus: [{isolation: {onOverUse: Kill}}]\n", `gpus[0].isolation.onOverUse: Unsupported value: "Kill": supported values: "Report", "Evict"`},
+		"nothing that is required":          {header + "defaults: {isolation: {memory: None, required: true}}\n", "defaults.isolation.required: Invalid value: true: with memory: None"},
+		"nothing that the defaults require": {header + "defaults: {isolation: {required: true}}\ngpus: [{isolation: {memory: None}}]\n", "gpus[0].isolation.required: Invalid value: true"},
+		"a label's operator":                {header + `nodeSelector: {matchExpressions: [{key: a, operator: Has}]}`, "nodeSelector.matchExpressions[0].operator: Invalid value"},
+		"a label's value":                   {header + `nodeSelector: {matchExpressions: [{key: a, operator: In, values: ["b c"]}]}`, "nodeSelector.matchExpressions[0].values[0]: Invalid value"},
+		"a label selector":                  {header + `nodeSelector: {matchLabels: {"a b": c}}`, "nodeSelector.matchLabels: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			configs, err := DecodeNodeConfigs([]byte(tc.text))
@@ -171,20 +176,24 @@ func TestDocumentedExample(t *testing.T) {
 
 func TestForFillsInFromTheDefaults(t *testing.T) {
 	config := decodeOne(t, header+`
-defaults: {memory: {min: 1Gi, reserve: 2Gi}, ranks: 3}
+defaults: {memory: {min: 1Gi, reserve: 2Gi}, ranks: 3, isolation: {required: true}}
 gpus:
 - match: {architectures: [Hopper], products: ["*H100*"]}
   memory: {min: 4Gi}
   ranks: 0
+  isolation: {memory: Cgroup, onOverUse: Evict}
 `)
 	defaults := GPUConfig{
 		Offer:  []Form{FormSlice, FormGPU},
 		Memory: MemoryConfig{Min: quantity("1Gi"), Step: quantity("1Mi"), Reserve: quantity("2Gi")},
 		Ranks:  ptr.To[int32](3),
 		MIG:    MIGConfig{Mode: MIGKeep},
+
+		Isolation: IsolationConfig{Memory: IsolationAny, Required: ptr.To(true), OnOverUse: OverUseReport},
 	}
 	rule := defaults
 	rule.Memory.Min, rule.Ranks = quantity("4Gi"), ptr.To[int32](0)
+	rule.Isolation.Memory, rule.Isolation.OnOverUse = IsolationCgroup, OverUseEvict
 	for name, tc := range map[string]struct {
 		product, architecture string
 		want                  GPUConfig

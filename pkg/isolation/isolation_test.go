@@ -48,7 +48,8 @@ type node struct {
 	failLimit  error
 	failRead   error
 	failClaims error
-	lies       uint64 // what the driver takes off what it is told
+	lies       uint64       // what the driver takes off what it is told
+	before     func() error // is called before the driver does something
 }
 
 func newNode(t *testing.T, dir string) *node {
@@ -92,6 +93,11 @@ func (n *node) Find(pid int) (container.Container, error) {
 func (n *node) Exists(cgroup string) bool { return !n.ended[cgroup] }
 
 func (n *node) SetMemoryLimit(_ context.Context, uuid, cgroup string, bytes uint64) error {
+	if n.before != nil {
+		if err := n.before(); err != nil {
+			return err
+		}
+	}
 	if n.failLimit != nil {
 		return n.failLimit
 	}
@@ -103,6 +109,11 @@ func (n *node) SetMemoryLimit(_ context.Context, uuid, cgroup string, bytes uint
 }
 
 func (n *node) MemoryLimit(_ context.Context, uuid, cgroup string) (uint64, bool, error) {
+	if n.before != nil {
+		if err := n.before(); err != nil {
+			return 0, false, err
+		}
+	}
 	bytes, ok := n.limits[uuid][cgroup]
 	return bytes, ok, n.failRead
 }
@@ -302,6 +313,42 @@ func TestCheck(t *testing.T) {
 				t.Errorf("on another GPU: %+v, %v", other, err)
 			}
 		})
+	}
+}
+
+// Cut short anywhere, a container is not started, and the next one of its pod is
+// limited as if nothing had been.
+func TestConfineCutShort(t *testing.T) {
+	stop := errors.New("stop")
+	for steps := range 4 {
+		dir := t.TempDir()
+		n := newNode(t, dir)
+		n.claim("a", []string{"pod"}, share("GPU-0", 1024))
+		first := n.process(1, "pod", "c1")
+		left := steps
+		step := func() error {
+			if left--; left < 0 {
+				return stop
+			}
+			return nil
+		}
+		n.before = step
+		if err := n.Confine(t.Context(), hook.Request{Claim: "a", PID: 1}); !errors.Is(err, stop) {
+			t.Fatalf("after %d steps: %v", steps, err)
+		}
+		n.before = nil
+		n.restart(t, dir)
+		n.ended[first.Cgroup] = true // as the runtime gives the container up
+		second := n.process(2, "pod", "c2")
+		n.confine(t, "a", 0, 2)
+		for _, cgroup := range []string{second.Cgroup, second.PodCgroup} {
+			if got := n.limits["GPU-0"][cgroup]; got != 1024 {
+				t.Errorf("after %d steps and another try: %s is limited to %d", steps, cgroup, got)
+			}
+		}
+		if limits, err := n.Check(t.Context(), "GPU-0"); err != nil || len(limits) != 1 || limits[0].Container != second {
+			t.Errorf("after %d steps and another try: %+v, %v", steps, limits, err)
+		}
 	}
 }
 
