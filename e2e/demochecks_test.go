@@ -17,7 +17,10 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/memslice/memslice/e2e/harness"
 )
@@ -31,6 +34,7 @@ func demos() []demo {
 		{folder: "mig-dynamic", promises: "partitions made for claims, and a share, on GPUs that offer both", needs: harness.TypeMIG, check: checkDynamic},
 		{folder: "prioritized-list", promises: "a partition of an H100, else 20Gi of anything", preset: "mixed", needs: harness.TypeMIG, check: checkPrioritized},
 		{folder: "matched-pair", promises: "two cards of one model on one NUMA node", check: checkPair},
+		{folder: "enforced", promises: "4Gi that one pod has and another cannot exceed", check: checkEnforced},
 		{folder: "spread", promises: "pods that go round the GPUs", check: checkSpread},
 	}
 }
@@ -140,5 +144,29 @@ func checkSpread(k *kit) {
 		if g.Device.GPU != packed[0].Device.GPU || g.Memory != 4<<30 {
 			k.Errorf("the others got %+v, want 4Gi each of one GPU", packed)
 		}
+	}
+}
+
+func checkEnforced(k *kit) {
+	for _, name := range []string{"fits", "greedy"} {
+		if _, grants := k.demoPod(name); len(grants) != 1 || grants[0].Memory != 4<<30 {
+			k.Errorf("pod %s got %+v, want 4Gi", name, grants)
+		}
+	}
+	if k.Emulated {
+		return
+	}
+	k.holds("fits")
+	k.says("greedy", mainContainer, "out of memory", "allocated 3Gi beside a context of 256Mi")
+	k.refusedInside(k.running("fits"), mainContainer, "--unset", "--allocate", "1Mi")
+	claims, err := k.Client.ResourceV1().ResourceClaims(k.ns).List(k.ctx, metav1.ListOptions{})
+	k.ok(err)
+	for _, c := range claims.Items {
+		k.shareStatus(c.Name, func(s harness.ShareStatus) string {
+			if s.Conditions["Ready"] != "True/Enforced" || len(s.Limits) != 1 || s.Limits[0].Bytes != 4<<30 || s.PeakBytes < 3<<30 {
+				return fmt.Sprintf("it is %+v", s)
+			}
+			return ""
+		})
 	}
 }

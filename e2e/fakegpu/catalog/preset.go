@@ -15,6 +15,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,13 @@ type Preset struct {
 	// Models has one key per slot, in PCI order.
 	Models  []string
 	chassis chassis
+	// machine is the preset whose GPUs these are, with another driver.
+	machine string
 }
+
+// Machine names the GPUs: presets of one machine have the same, and differ in
+// their drivers.
+func (p *Preset) Machine() string { return cmp.Or(p.machine, p.Name) }
 
 // MaxGPUs is how many slots a node can have.
 const MaxGPUs = 16
@@ -116,10 +123,10 @@ var (
 var presets = []*Preset{
 	{Name: "h100x8", Description: "DGX H100: eight H100 SXM5 80GB", Driver: r580,
 		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100},
-	{Name: "h100x8-r580", Description: "the same, with a driver that shares by MPS", Driver: r580,
-		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100},
+	{Name: "h100x8-r580", Description: "the same, with a driver that limits no cgroups", Driver: r580,
+		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100, machine: "h100x8"},
 	{Name: "h100x8-r615", Description: "the same, with a driver that limits the memory of cgroups", Driver: r615,
-		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100},
+		Models: repeat("h100-sxm5-80gb", 8), chassis: dgxH100, machine: "h100x8"},
 	{Name: "a100x8", Description: "DGX A100: eight A100 SXM4 80GB", Driver: r580,
 		Models: repeat("a100-sxm4-80gb", 8), chassis: dgxA100},
 	{Name: "b200x8", Description: "DGX B200: eight B200 180GB", Driver: r580,

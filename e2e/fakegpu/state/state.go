@@ -111,7 +111,7 @@ func New(preset *catalog.Preset, gpus int, seed string) (*State, error) {
 	}
 	for slot := range gpus {
 		position := preset.Position(slot)
-		id := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", seed, preset.Name, slot))
+		id := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", seed, preset.Machine(), slot))
 		s.GPUs = append(s.GPUs, GPU{
 			UUID:     formatUUID("GPU", [16]byte(id[:16])),
 			Serial:   fmt.Sprintf("165%010d", (uint64(id[16])<<24 | uint64(id[17])<<16 | uint64(id[18])<<8 | uint64(id[19]))),
