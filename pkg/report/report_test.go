@@ -114,7 +114,10 @@ func limited(d audit.Device, change ...func(*isolation.Limit)) audit.Device {
 func TestConditions(t *testing.T) {
 	mig := audit.Device{Grant: gpu.Grant{Form: gpu.MIG, Memory: 10 * gi, Isolation: gpu.IsolationMIG}}
 	whole := audit.Device{Grant: gpu.Grant{Form: gpu.Whole, Memory: 80 * gi, Isolation: gpu.IsolationNone}}
-	look := audit.Device{Grant: gpu.Grant{Form: gpu.Slice, AdminAccess: true}, Used: 5}
+	look := audit.Device{Grant: gpu.Grant{Form: gpu.Slice, AdminAccess: true}, Used: 5, Known: true}
+	mig.Known, whole.Known = true, true
+	silent := limited(share(gpu.IsolationCgroup, 0))
+	silent.Known, silent.Limits = false, nil
 	failed := func(l *isolation.Limit) { l.Err = errors.New("the driver is away") }
 	for name, tc := range map[string]struct {
 		device audit.Device
@@ -128,6 +131,7 @@ func TestConditions(t *testing.T) {
 		"too much":            {share(gpu.IsolationNone, 4*gi+1), []string{"Ready=True/NotEnforced", "WithinGrant=False/OverUse"}},
 		"a partition":         {mig, []string{"Ready=True/Hardware", "WithinGrant=True/WithinGrant"}},
 		"a whole GPU":         {whole, []string{"Ready=True/NotEnforced", "WithinGrant=True/WithinGrant"}},
+		"a silent GPU":        {silent, []string{"Ready=Unknown/Unknown", "WithinGrant=Unknown/Unknown"}},
 		"a look":              {look, []string{"Ready=True/NotEnforced", "WithinGrant=True/WithinGrant"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +284,12 @@ func TestOverUseIsToldOnce(t *testing.T) {
 	expect("too much", "Warning "+ReasonPodOverUse, "ns/claim", "5Gi", "4Gi", "GPU-0")
 	d.see(t, share(gpu.IsolationNone, 6*gi))
 	expect("still")
+	silent := share(gpu.IsolationNone, 0)
+	silent.Known = false
+	d.see(t, silent)
+	expect("the GPU cannot be asked")
+	d.see(t, share(gpu.IsolationNone, 6*gi))
+	expect("still, after that")
 	d.see(t, share(gpu.IsolationNone, gi))
 	expect("no longer", "Normal "+ReasonPodWithinGrant)
 	d.see(t, share(gpu.IsolationNone, 5*gi))

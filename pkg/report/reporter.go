@@ -167,15 +167,19 @@ func (r *Reporter) write(ctx context.Context, c audit.Claim) error {
 // and when a limit was set again.
 func (r *Reporter) use(ctx context.Context, c audit.Claim, d audit.Device, name string, edges map[string]bool) {
 	granted, claim := quantity(d.Grant.Memory), c.Namespace+"/"+c.Name
-	if over := "over " + name; d.Over() {
+	over := "over " + name
+	switch {
+	case !d.Known:
+		edges[over] = r.edges[over]
+	case d.Over():
 		edges[over] = true
 		if !r.edges[over] {
-			r.onPods(c, corev1.EventTypeWarning, ReasonPodOverUse, "processes of claim %s have %s of GPU %s, and it was granted %s: nothing holds them to that, and others on the GPU may run out of memory; ask for more, or for a GPU with isolation", claim, quantity(int64(d.Used)), d.Grant.UUID, granted)
+			r.onPods(c, corev1.EventTypeWarning, ReasonPodOverUse, "processes of claim %s have %s of GPU %s, and it was granted %s: %s, and others on the GPU may run out of memory", claim, quantity(int64(d.Used)), d.Grant.UUID, granted, why(d.Grant))
 		}
 		if r.Evicts(d.Grant) {
 			r.evict(ctx, c, d)
 		}
-	} else if r.edges[over] && d.Known {
+	case r.edges[over]:
 		r.onPods(c, corev1.EventTypeNormal, ReasonPodWithinGrant, "processes of claim %s have no more of GPU %s than the %s that were granted", claim, d.Grant.UUID, granted)
 	}
 	for _, l := range d.Limits {
@@ -183,6 +187,14 @@ func (r *Reporter) use(ctx context.Context, c audit.Claim, d audit.Device, name 
 			r.onPods(c, corev1.EventTypeWarning, ReasonPodLimitRestored, "the limit of %s on the memory of GPU %s that claim %s was granted was gone or another one, and is set again: somebody else on the node changes limits", granted, d.Grant.UUID, claim)
 		}
 	}
+}
+
+// why a claim can have more than it was granted, and what to do about it.
+func why(g gpu.Grant) string {
+	if g.Isolation == gpu.IsolationCgroup {
+		return "its pods are limited each for itself, not together (give each a claim of its own)"
+	}
+	return "nothing holds them to that (ask for more, or for a GPU with isolation)"
 }
 
 // Reasons of events on pods.

@@ -41,6 +41,9 @@ const (
 	ReasonHardware    = "Hardware"    // the MIG instance is the limit
 	ReasonNotEnforced = "NotEnforced" // nothing holds the claim to its amount
 
+	// ReasonUnknown is of both, where the GPU cannot be asked.
+	ReasonUnknown = "Unknown"
+
 	// ConditionWithinGrant tells whether the processes have what was granted or
 	// less.
 	ConditionWithinGrant = "WithinGrant"
@@ -76,6 +79,8 @@ func ready(d audit.Device) condition {
 		return is(metav1.ConditionTrue, ReasonNotEnforced, "the claim has the whole GPU to itself")
 	case d.Grant.Isolation != gpu.IsolationCgroup:
 		return is(metav1.ConditionTrue, ReasonNotEnforced, "nothing holds the claim to %s: over-use is reported", granted)
+	case !d.Known:
+		return is(metav1.ConditionUnknown, ReasonUnknown, unknown)
 	case len(d.Limits) == 0:
 		return is(metav1.ConditionFalse, ReasonNotStarted, "the limit is set when a container starts")
 	}
@@ -85,6 +90,9 @@ func ready(d audit.Device) condition {
 	return is(metav1.ConditionTrue, ReasonEnforced, "the limits of its containers (%d) are set, and were read back from the driver", len(d.Limits))
 }
 
+// unknown is the text of conditions that are not known.
+const unknown = "the GPU cannot be asked at the moment; the node's plugin has the reason in its log"
+
 func errorsOf(limits []isolation.Limit) (errs []error) {
 	for _, l := range limits {
 		errs = append(errs, l.Err)
@@ -93,6 +101,9 @@ func errorsOf(limits []isolation.Limit) (errs []error) {
 }
 
 func withinGrant(d audit.Device) condition {
+	if !d.Known {
+		return condition{ConditionWithinGrant, metav1.ConditionUnknown, ReasonUnknown, unknown}
+	}
 	if d.Over() {
 		return condition{ConditionWithinGrant, metav1.ConditionFalse, ReasonOverUse,
 			fmt.Sprintf("more is in use than the %s that were granted", quantity(d.Grant.Memory))}

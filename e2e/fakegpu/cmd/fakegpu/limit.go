@@ -67,32 +67,18 @@ type gpuLimit struct {
 }
 
 func newLimitList(o *options) *cobra.Command {
-	var format string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the limits of cgroups on all GPUs",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, store, err := o.open()
-			if err != nil {
-				return err
-			}
-			current, err := store.Load()
-			if err != nil {
-				return err
-			}
-			all := []gpuLimit{}
-			for index, gpu := range current.Present() {
-				for _, l := range gpu.Limits {
-					_, used, _ := gpu.LimitOf(l.Cgroup)
-					all = append(all, gpuLimit{index, gpu.UUID, used, l})
-				}
-			}
-			return printAs(command.OutOrStdout(), format, all, func(out io.Writer) error { return printLimits(out, all) })
-		},
+	return newShow(o, "list", "List the limits of cgroups on all GPUs", gpuLimits, printLimits)
+}
+
+func gpuLimits(s *state.State) ([]gpuLimit, error) {
+	all := []gpuLimit{}
+	for index, gpu := range s.Present() {
+		for _, l := range gpu.Limits {
+			_, used, _ := gpu.LimitOf(l.Cgroup)
+			all = append(all, gpuLimit{index, gpu.UUID, used, l})
+		}
 	}
-	addOutput(command, &format)
-	return command
+	return all, nil
 }
 
 func printLimits(out io.Writer, limits []gpuLimit) error {

@@ -43,29 +43,7 @@ type migInstance struct {
 }
 
 func newMIGList(o *options) *cobra.Command {
-	var format string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List GPU instances and what is in them",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, store, err := o.open()
-			if err != nil {
-				return err
-			}
-			current, err := store.Load()
-			if err != nil {
-				return err
-			}
-			instances, err := migInstances(current)
-			if err != nil {
-				return err
-			}
-			return printAs(command.OutOrStdout(), format, instances, func(out io.Writer) error { return printInstances(out, instances) })
-		},
-	}
-	addOutput(command, &format)
-	return command
+	return newShow(o, "list", "List GPU instances and what is in them", migInstances, printInstances)
 }
 
 func migInstances(s *state.State) ([]migInstance, error) {

@@ -90,31 +90,17 @@ type gpuProcess struct {
 }
 
 func newProcessList(o *options) *cobra.Command {
-	var format string
-	command := &cobra.Command{
-		Use:   "list",
-		Short: "List the processes on all GPUs",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, store, err := o.open()
-			if err != nil {
-				return err
-			}
-			current, err := store.Load()
-			if err != nil {
-				return err
-			}
-			all := []gpuProcess{}
-			for index, gpu := range current.Present() {
-				for _, p := range gpu.Processes {
-					all = append(all, gpuProcess{index, gpu.UUID, p})
-				}
-			}
-			return printAs(command.OutOrStdout(), format, all, func(out io.Writer) error { return printProcesses(out, all) })
-		},
+	return newShow(o, "list", "List the processes on all GPUs", gpuProcesses, printProcesses)
+}
+
+func gpuProcesses(s *state.State) ([]gpuProcess, error) {
+	all := []gpuProcess{}
+	for index, gpu := range s.Present() {
+		for _, p := range gpu.Processes {
+			all = append(all, gpuProcess{index, gpu.UUID, p})
+		}
 	}
-	addOutput(command, &format)
-	return command
+	return all, nil
 }
 
 func printProcesses(out io.Writer, processes []gpuProcess) error {

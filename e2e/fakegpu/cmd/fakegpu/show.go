@@ -29,10 +29,16 @@ import (
 )
 
 func newState(o *options) *cobra.Command {
+	return newShow(o, "state", "Show the simulated GPUs and what is wrong with them",
+		func(s *state.State) (*state.State, error) { return s, nil }, printTable)
+}
+
+// newShow is a command that prints something of the state, as a table or JSON.
+func newShow[T any](o *options, use, short string, of func(*state.State) (T, error), table func(io.Writer, T) error) *cobra.Command {
 	var format string
 	command := &cobra.Command{
-		Use:   "state",
-		Short: "Show the simulated GPUs and what is wrong with them",
+		Use:   use,
+		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			_, store, err := o.open()
@@ -43,16 +49,15 @@ func newState(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printAs(command.OutOrStdout(), format, current, func(out io.Writer) error { return printTable(out, current) })
+			value, err := of(current)
+			if err != nil {
+				return err
+			}
+			return printAs(command.OutOrStdout(), format, value, func(out io.Writer) error { return table(out, value) })
 		},
 	}
-	addOutput(command, &format)
+	command.Flags().StringVarP(&format, "output", "o", "table", "table or json")
 	return command
-}
-
-// addOutput lets a command print a table or JSON.
-func addOutput(command *cobra.Command, format *string) {
-	command.Flags().StringVarP(format, "output", "o", "table", "table or json")
 }
 
 // printAs prints a value in the format that was asked for.
