@@ -83,7 +83,9 @@ func TestHook(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
 	}()
 	for {
 		if _, err := os.Stat(socket); err == nil {

@@ -36,7 +36,7 @@ func TestMemoryLimits(t *testing.T) {
 		if ret := lib.Init(); ret != nvml.SUCCESS {
 			t.Fatal(ret)
 		}
-		defer lib.Shutdown()
+		defer func() { _ = lib.Shutdown() }()
 		device, ret := lib.DeviceGetHandleByIndex(0)
 		if ret != nvml.SUCCESS {
 			t.Fatal(ret)

@@ -235,7 +235,8 @@ func (c *Config) HostCDIHook() string { return filepath.Join(c.PluginDir(), "nvi
 // ContainersDir is where it is kept which containers have which shares.
 func (c *Config) ContainersDir() string { return filepath.Join(c.PluginDir(), "containers") }
 
-// HostHook is where the container runtime finds memslice-hook, and HookSocket
-// where that finds this process.
-func (c *Config) HostHook() string   { return filepath.Join(c.PluginDir(), "memslice-hook") }
+// HostHook is where the container runtime finds memslice-hook.
+func (c *Config) HostHook() string { return filepath.Join(c.PluginDir(), "memslice-hook") }
+
+// HookSocket is where memslice-hook finds this process.
 func (c *Config) HookSocket() string { return filepath.Join(c.PluginDir(), "hook.sock") }

@@ -17,6 +17,7 @@ package kernel_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log"
 	"net"
 	"os"
@@ -149,7 +150,8 @@ func (w *world) command(args ...string) *exec.Cmd {
 // run is a program that ends.
 func (w *world) run(args ...string) (said string, code int) {
 	out, err := w.command(args...).CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); ok {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
 	}
 	if err != nil {
@@ -212,9 +214,10 @@ func (w *world) used(t *testing.T, gpu int) (bytes uint64) {
 	return bytes
 }
 
-func (w *world) await(t *testing.T, gpu int, bytes uint64) {
+// awaitFree waits until nobody has anything of a GPU.
+func (w *world) awaitFree(t *testing.T, gpu int) {
 	t.Helper()
-	for w.used(t, gpu) != bytes {
+	for w.used(t, gpu) != 0 {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -244,7 +247,7 @@ func TestCUDALoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.await(t, 0, 0) // the ghost is gone
+			w.awaitFree(t, 0) // the ghost is gone
 			if tc.limit > 0 {
 				w.limit(t, tc.limit)
 			}
@@ -261,8 +264,8 @@ func TestCUDALoad(t *testing.T) {
 					t.Errorf("it said %q, want %q", said, word)
 				}
 			}
-			w.await(t, 0, 0)
-			w.await(t, 1, 0)
+			w.awaitFree(t, 0)
+			w.awaitFree(t, 1)
 		})
 	}
 }
@@ -270,7 +273,7 @@ func TestCUDALoad(t *testing.T) {
 // What a process had is free when it ends, however it ends.
 func TestEndFrees(t *testing.T) {
 	w := newWorld(t)
-	w.await(t, 0, 0)
+	w.awaitFree(t, 0)
 	w.limit(t, 4*gi)
 	holder := w.start(t, "holding", "--allocate", "3840Mi", "--hold", "forever")
 	if said, code := w.run("--allocate", "1Mi"); code != 2 {
@@ -282,7 +285,7 @@ func TestEndFrees(t *testing.T) {
 	if err := holder.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	w.await(t, 0, 0)
+	w.awaitFree(t, 0)
 	if said, code := w.run("--allocate", "3840Mi"); code != 0 {
 		t.Errorf("after the holder was killed: %d, %s", code, said)
 	}
@@ -290,7 +293,7 @@ func TestEndFrees(t *testing.T) {
 
 func TestLoop(t *testing.T) {
 	w := newWorld(t)
-	w.await(t, 0, 0)
+	w.awaitFree(t, 0)
 	w.limit(t, 4*gi)
 	w.start(t, "out of memory", "--loop", "--allocate", "8Gi", "--step", "1Gi", "--every", "1ms")
 	w.limit(t, state.Unlimited)

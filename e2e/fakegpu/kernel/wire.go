@@ -19,6 +19,7 @@ import "github.com/memslice/memslice/e2e/fakegpu/state"
 // Operation is what a program asks for.
 type Operation string
 
+// The operations.
 const (
 	Open     Operation = "open"     // a GPU, by the minor number of its device node
 	Allocate Operation = "allocate" // bytes of it

@@ -69,15 +69,15 @@ func outOfMemory(err error) bool {
 }
 
 type load struct {
-	socket, dev     string
-	gpu             int
-	allocate, step  quantity
-	every           time.Duration
-	hold            hold
-	forks           int
-	loop, unset     bool
-	allocated, size uint64
-	device          *kernel.Device
+	socket, dev    string
+	gpu            int
+	allocate, step quantity
+	every          time.Duration
+	hold           hold
+	forks          int
+	loop, unset    bool
+	allocated      uint64
+	device         *kernel.Device
 }
 
 func newCommand() *cobra.Command {
@@ -184,7 +184,7 @@ func (l *load) once(ctx context.Context) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	defer l.device.Close()
+	defer func() { _ = l.device.Close() }()
 	l.allocated = 0
 	if err := l.take("cuCtxCreate", contextBytes); err != nil {
 		return err
