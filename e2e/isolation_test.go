@@ -105,11 +105,8 @@ func together(k *kit) {
 func ownShares(k *kit) {
 	uuid := k.gpus()[0]
 	k.claim("gpu", share("small", "2Gi", onGPU(uuid)), share("large", "4Gi", onGPU(uuid)))
-	container := func(name string, claims ...corev1.ResourceClaim) corev1.Container {
-		return newContainer(name, claims...)
-	}
 	k.create(newPod("pod", []string{"gpu"},
-		container("small", one("gpu", "small")), container("large", one("gpu", "large")), container("both", all("gpu"))))
+		newContainer("small", one("gpu", "small")), newContainer("large", one("gpu", "large")), newContainer("both", all("gpu"))))
 	pod := k.running("pod")
 	for name, amounts := range map[string]struct{ fits, more string }{
 		"small": {"1792Mi", "1793Mi"}, "large": {allOf4Gi, "3841Mi"}, "both": {"5888Mi", "5889Mi"},

@@ -15,8 +15,6 @@
 package isolation
 
 import (
-	"math"
-
 	"github.com/memslice/memslice/pkg/gpu"
 )
 
@@ -33,7 +31,7 @@ func amounts(shares []Share, grant func(Share) (gpu.Grant, bool)) map[string]uin
 		}
 		counted[s] = true
 		// It cannot wrap around: the sum of claims on one GPU fits the GPU.
-		sum[g.UUID] += uint64(min(g.Memory, math.MaxInt64))
+		sum[g.UUID] += uint64(g.Memory)
 	}
 	return sum
 }

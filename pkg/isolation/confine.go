@@ -110,7 +110,7 @@ func (c *Confiner) Confine(ctx context.Context, r hook.Request) error {
 	return nil
 }
 
-// granted is what a share is, where that is to be enforced by cgroup.
+// granted is what a share of a prepared claim is.
 func (c *Confiner) granted(ctx context.Context, s Share) (state.Record, gpu.Grant, error) {
 	if err := claim.ValidateUID(s.Claim); err != nil {
 		return state.Record{}, gpu.Grant{}, err
