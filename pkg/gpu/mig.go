@@ -30,6 +30,9 @@ type MultiInstance struct {
 	// GPU instance that is divided into several compute instances is there once
 	// for each.
 	Instances []Instance
+
+	// Unread tells that the driver did not say which instances exist.
+	Unread bool
 }
 
 // Profile is a kind of MIG instance.

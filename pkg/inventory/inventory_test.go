@@ -429,3 +429,25 @@ func (s stopping) PublishResources(ctx context.Context, r resourceslice.DriverRe
 	s.cancel()
 	return s.fakeNode.PublishResources(ctx, r)
 }
+
+// What a GPU has stopped telling of MIG is what it told last.
+func TestRememberMIG(t *testing.T) {
+	instances, profiles := []gpu.Instance{{UUID: "MIG-1"}}, []gpu.Profile{{Name: "1g.10gb"}}
+	last := &gpu.MultiInstance{Enabled: true, Pending: true, Instances: instances, Profiles: profiles}
+	for name, tc := range map[string]struct{ now, last, want *gpu.MultiInstance }{
+		"all is told":            {&gpu.MultiInstance{Profiles: profiles}, last, &gpu.MultiInstance{Profiles: profiles}},
+		"not its instances":      {&gpu.MultiInstance{Enabled: true, Profiles: profiles, Unread: true}, last, &gpu.MultiInstance{Enabled: true, Profiles: profiles, Instances: instances}},
+		"nor ever":               {&gpu.MultiInstance{Unread: true}, &gpu.MultiInstance{Unread: true}, &gpu.MultiInstance{Unread: true}},
+		"not its profiles":       {&gpu.MultiInstance{Enabled: true}, last, &gpu.MultiInstance{Enabled: true, Profiles: profiles}},
+		"nothing":                {nil, last, nil},
+		"for the first time":     {last, nil, last},
+		"a GPU that has none":    {nil, nil, nil},
+		"its instances are gone": {&gpu.MultiInstance{Enabled: true, Profiles: profiles}, last, &gpu.MultiInstance{Enabled: true, Profiles: profiles}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, rememberMIG(tc.now, tc.last)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

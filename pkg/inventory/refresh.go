@@ -111,7 +111,8 @@ func (i *Inventory) configuration(ctx context.Context) (*v1alpha1.NodeConfig, er
 }
 
 // remember puts in what GPUs have stopped telling: how much memory and how many
-// multiprocessors a card has does not change. Where its memory was never told,
+// multiprocessors a card has does not change, and instances that claims hold are
+// not to be taken for destroyed. Where its memory was never told,
 // its shares cannot be offered, and the whole of it must not be while it carries
 // shares: the scheduler would give away once more what those have.
 func (i *Inventory) remember(scanned []gpu.GPU, held map[string][]gpu.Grant, v *view) (gpus []gpu.GPU) {
@@ -125,6 +126,7 @@ func (i *Inventory) remember(scanned []gpu.GPU, held map[string][]gpu.Grant, v *
 			if g.Multiprocessors == 0 {
 				g.Multiprocessors = last.GPU.Multiprocessors
 			}
+			g.MIG = rememberMIG(g.MIG, last.GPU.MIG)
 		}
 		shared := slices.ContainsFunc(held[g.UUID], func(grant gpu.Grant) bool { return grant.Form == gpu.Slice })
 		if g.Memory == nil && shared {
@@ -134,6 +136,20 @@ func (i *Inventory) remember(scanned []gpu.GPU, held map[string][]gpu.Grant, v *
 		gpus = append(gpus, g)
 	}
 	return gpus
+}
+
+func rememberMIG(now, last *gpu.MultiInstance) *gpu.MultiInstance {
+	if now == nil || last == nil {
+		return now
+	}
+	known := *now
+	if now.Unread {
+		known.Instances, known.Unread = last.Instances, last.Unread
+	}
+	if len(now.Profiles) == 0 {
+		known.Profiles = last.Profiles
+	}
+	return &known
 }
 
 // former is how GPUs were offered when they were last looked at.

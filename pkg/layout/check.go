@@ -50,8 +50,15 @@ func (d *decision) checkInstances() {
 
 // gone tells that an instance is not there any more. Another may have its place.
 func (d *decision) gone(g gpu.Grant) bool {
+	if d.unread() {
+		return false // nobody knows
+	}
 	return g.Existing != "" && (d.gpu.MIG == nil || !slices.ContainsFunc(d.gpu.MIG.Instances, func(i gpu.Instance) bool { return i.UUID == g.Existing }))
 }
+
+// unread tells that the driver does not say which instances there are, and never
+// has.
+func (d *decision) unread() bool { return d.gpu.MIG != nil && d.gpu.MIG.Unread }
 
 // checkProfiles reports profiles that are configured and that there are not.
 func (d *decision) checkProfiles() {

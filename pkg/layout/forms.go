@@ -74,6 +74,9 @@ func (d *decision) existing() (publish.Offer, error) {
 			usable = usable || i.UUID != ""
 		}
 	}
+	if !usable && d.unread() {
+		return o, d.errorf("not offered: it is in MIG mode, and the driver does not tell which instances there are; see the log for what NVML answered")
+	}
 	if !usable && d.gpu.MIG.Pending {
 		return o, d.errorf("not offered: it is in MIG mode and has no instances; make some (nvidia-smi mig -i %[1]s -cgi <profiles> -C), have them made for claims (offer: [MIG]), or turn MIG mode off (nvidia-smi -i %[1]s -mig 0)", d.gpu.UUID)
 	}

@@ -15,6 +15,7 @@
 package layout
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -333,5 +334,25 @@ func TestDecideIsDeterministic(t *testing.T) {
 	}
 	if len(one.Problems) != 1 || len(two.Problems) != 1 || one.Problems[0].Error() != two.Problems[0].Error() {
 		t.Errorf("problems: %v, and %v", one.Problems, two.Problems)
+	}
+}
+
+// Where the driver does not say which instances there are, none is taken for
+// destroyed.
+func TestUnreadInstances(t *testing.T) {
+	g := inMIGMode()
+	g.MIG.Instances, g.MIG.Unread = nil, true
+	grant := grant(own, quarter+"0", gpu.MIG)
+	grant.Partition, grant.Existing = first, "MIG-0"
+	for name, held := range map[string][]gpu.Grant{"held": {grant}, "nothing held": nil} {
+		t.Run(name, func(t *testing.T) {
+			l := Decide(Input{
+				Node: "node", Config: offer("", v1alpha1.FormGPU), GPUs: []gpu.GPU{g},
+				Held: map[string][]gpu.Grant{uuid: held}, Made: func(string, gpu.Partition) bool { return false },
+			})
+			if text := fmt.Sprint(l.Problems); len(l.Problems) != 1 || !strings.Contains(text, "does not tell which instances") {
+				t.Errorf("problems: %s", text)
+			}
+		})
 	}
 }

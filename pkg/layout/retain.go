@@ -33,7 +33,7 @@ func (d *decision) withoutRoom(o publish.Offer) (waiting []gpu.Grant) {
 		same := func(w gpu.Device) bool {
 			return w.Pool == g.Pool && w.Name == g.Device && w.Existing == g.Existing
 		}
-		room := slices.ContainsFunc(offered, same) || d.static() && d.gone(g)
+		room := slices.ContainsFunc(offered, same) || d.static() && (d.gone(g) || d.unread())
 		if !room {
 			waiting = append(waiting, g)
 		}

@@ -53,9 +53,11 @@ func (t *target) mig(handle nvml.Device, g *gpu.GPU) {
 	}
 	profiles := t.profiles(handle, g.Memory)
 	if g.MIG.Enabled {
-		g.MIG.Instances, _ = query(t, "nvmlDeviceGetGpuInstances", func() ([]gpu.Instance, nvml.Return) {
+		var read bool
+		g.MIG.Instances, read = query(t, "nvmlDeviceGetGpuInstances", func() ([]gpu.Instance, nvml.Return) {
 			return instances(handle, profiles)
 		})
+		g.MIG.Unread = !read
 	}
 	g.MIG.Profiles = slices.DeleteFunc(profiles, func(p gpu.Profile) bool { return len(p.Starts) == 0 })
 }
