@@ -54,6 +54,13 @@ var asked = map[state.Query]func(library nvml.Interface, device nvml.Device, uui
 		_, result := device.GetMigDeviceHandleByIndex(0)
 		return result
 	},
+	state.QueryMemoryLimits: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
+		_, result := device.GetMemoryLimits_v1("/")
+		return result
+	},
+	state.QuerySetMemoryLimits: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
+		return device.SetMemoryLimits_v1("/", 0, nvml.DEVICE_MEMORY_LIMIT_MAX)
+	},
 	state.QuerySetMIGMode: func(_ nvml.Interface, device nvml.Device, _ string) nvml.Return {
 		_, result := device.SetMigMode(nvml.DEVICE_MIG_ENABLE)
 		return result

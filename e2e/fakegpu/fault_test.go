@@ -48,7 +48,7 @@ func occupy(gpu *state.GPU) error {
 // library is in use, and takes it away again.
 func TestEveryQueryCanFail(t *testing.T) {
 	fakegputest.Isolate(t, func(t *testing.T) {
-		driver := fakegputest.New(t, "h100x8")
+		driver := fakegputest.New(t, "h100x8-r615") // of all generations the one with most queries
 		library := load(t, driver)
 		driver.Update(t, func(s *state.State) error { return errors.Join(occupy(&s.GPUs[2]), occupy(&s.GPUs[3])) })
 		device := get[nvml.Device](t)(library.DeviceGetHandleByIndex(2))

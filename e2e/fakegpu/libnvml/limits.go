@@ -32,15 +32,15 @@ func nvmlDeviceSetMemoryLimits_v1(device C.nvmlDevice_t, limits *C.nvmlSetMemory
 	if limits == nil || limits.nameSpace == nil {
 		return C.NVML_ERROR_INVALID_ARGUMENT
 	}
-	if os.Geteuid() != 0 {
-		return C.NVML_ERROR_NO_PERMISSION
-	}
 	cgroup, result := openCgroup(C.GoString(limits.nameSpace))
 	if result != state.Success {
 		return C.nvmlReturn_t(result)
 	}
 	return change(limitsOf(device, state.QuerySetMemoryLimits), func(t *target) error {
-		if !isGPU(t) {
+		switch {
+		case os.Geteuid() != 0:
+			return &state.Refusal{Result: state.NoPermission}
+		case !isGPU(t):
 			return &state.Refusal{Result: state.NotSupported}
 		}
 		return t.SetLimit(cgroup, uint64(limits.softLimit), uint64(limits.hardLimit), t.model.MemoryBytes)
