@@ -16,6 +16,7 @@ package fakegpu
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +28,9 @@ import (
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/memslice/memslice/e2e/fakegpu/driverroot"
 	"github.com/memslice/memslice/e2e/fakegpu/fakegputest"
+	"github.com/memslice/memslice/e2e/fakegpu/kernel"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 	"github.com/memslice/memslice/pkg/golden"
 )
@@ -72,6 +75,40 @@ func TestCDIEdits(t *testing.T) {
 			}
 		}
 		golden.Check(t, filepath.Join("testdata", "nvcdi.golden"), []byte(strings.ReplaceAll(out.String(), driver.Path, "{root}")))
+	})
+}
+
+// TestCDIKernelSocket: NVIDIA's library gives every container with a GPU the
+// simulated kernel driver's socket.
+func TestCDIKernelSocket(t *testing.T) {
+	fakegputest.Isolate(t, func(t *testing.T) {
+		driver := fakegputest.New(t, "h100x8-r615")
+		library := load(t, driver)
+		listener, err := kernel.Listen(filepath.Dir(driver.Store.Path()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		for _, step := range []struct {
+			change func() error
+			want   int // mounts
+		}{
+			{func() error { return nil }, 1},
+			{func() error { return os.Remove(filepath.Join(filepath.Dir(driver.Store.Path()), kernel.SocketName)) }, 0},
+		} {
+			if err := step.change(); err != nil {
+				t.Fatal(err)
+			}
+			driver.Update(t, func(*state.State) error { return nil })
+			common, err := newCDI(t, driver, library, &cdiLog{}).GetCommonEdits()
+			if err != nil {
+				t.Fatal(err)
+			}
+			mounts := slices.DeleteFunc(common.Mounts, func(m *specs.Mount) bool { return m.ContainerPath != driverroot.KernelSocket })
+			if len(mounts) != step.want || len(mounts) > 0 && mounts[0].HostPath != filepath.Join(driver.Path, driverroot.KernelSocket) {
+				t.Errorf("mounts of it are %+v, want %d", mounts, step.want)
+			}
+		}
 	})
 }
 

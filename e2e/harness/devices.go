@@ -25,6 +25,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/ptr"
 
 	"github.com/memslice/memslice/pkg/gpu"
 )
@@ -41,6 +42,7 @@ type Device struct {
 	Architecture string
 	Profile      string // of a MIG device
 	Memory       int64  // bytes; 0 where none is published
+	Driver       string // version, without zeros in front
 	// Taints are their keys without the driver's prefix, with spaces between.
 	Taints string
 }
@@ -89,11 +91,15 @@ func devicesOf(all []resourceapi.ResourceSlice) []Device {
 			devices = append(devices, Device{
 				Pool: s.Spec.Pool.Name, Name: d.Name, Type: text("type"), UUID: text("uuid"), GPU: text("parentUUID"),
 				Product: text("productName"), Architecture: text("architecture"), Profile: text("profile"),
-				Memory: memory.Value(), Taints: taintsOf(d),
+				Memory: memory.Value(), Driver: driverOf(d), Taints: taintsOf(d),
 			})
 		}
 	}
 	return devices
+}
+
+func driverOf(d resourceapi.Device) string {
+	return ptr.Deref(d.Attributes["driverVersion"].VersionValue, "")
 }
 
 func taintsOf(d resourceapi.Device) string {

@@ -67,12 +67,7 @@ func (g *GPUs) Replace(ctx context.Context, preset string, count int) error {
 
 // init also restores files that are missing.
 func (g *GPUs) init(ctx context.Context, preset string, count int, more ...string) error {
-	p, err := catalog.LookupPreset(preset)
-	if err != nil {
-		return err
-	}
-	library := filepath.Join(g.tools.bin, "libnvidia-ml-"+p.Driver.Generation()+".so")
-	args := []string{"init", "--lib", library, "--preset", preset}
+	args := []string{"init", "--lib", g.tools.bin, "--preset", preset}
 	if count > 0 {
 		args = append(args, "--gpus", strconv.Itoa(count))
 	}

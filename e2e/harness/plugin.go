@@ -132,14 +132,19 @@ func (c *Cluster) AwaitGPUs(ctx context.Context) error {
 	return err
 }
 
-// Missing says how the GPUs of the devices are others than are there, if they are.
+// Missing says how the GPUs of the devices, or their driver, are others than are
+// there, if they are.
 func (c *Cluster) Missing(ctx context.Context, devices []Device) string {
 	state, err := c.GPUs.State(ctx)
 	if err != nil {
 		return err.Error()
 	}
 	published := map[string]bool{}
+	release, _, _ := strings.Cut(state.Driver.Version, ".")
 	for _, d := range devices {
+		if d.Driver != "" && !strings.HasPrefix(d.Driver, release+".") {
+			return fmt.Sprintf("%s is published with driver %s, which is now %s", d.Name, d.Driver, state.Driver.Version)
+		}
 		published[d.GPU] = true
 	}
 	want := present(state)

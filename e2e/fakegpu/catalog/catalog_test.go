@@ -17,6 +17,7 @@ package catalog
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -107,6 +108,35 @@ func TestPresets(t *testing.T) {
 				buses[position.BusID] = true
 			}
 		})
+	}
+}
+
+// Presets of one machine differ in their drivers alone.
+func TestMachine(t *testing.T) {
+	base, err := LookupPreset("h100x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, driver := range map[string]Driver{"h100x8-r580": r580, "h100x8-r615": r615} {
+		p, err := LookupPreset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Machine() != base.Name || !slices.Equal(p.Models, base.Models) || p.Position(7) != base.Position(7) || p.Driver != driver {
+			t.Errorf("%s is %+v", name, p)
+		}
+	}
+}
+
+func TestGeneration(t *testing.T) {
+	for version, want := range map[string]string{
+		"580.95.05": "r580", "570.1": "r580", "614.99.99": "r580", "70.1": "r580",
+		"615.43.02": "r615", "615": "r615", "700.10": "r615", "1000.1": "r615",
+		"": "r580", "unknown": "r580",
+	} {
+		if got := (Driver{Version: version}).Generation(); got != want {
+			t.Errorf("driver %q is of generation %s, want %s", version, got, want)
+		}
 	}
 }
 

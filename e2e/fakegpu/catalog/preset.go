@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,7 +34,8 @@ type Driver struct {
 // Generation is the release with which drivers of this kind began, as the
 // simulated libraries are named: r580, or r615, which limits cgroups.
 func (d Driver) Generation() string {
-	if major, _, _ := strings.Cut(d.Version, "."); major >= "615" {
+	major, _, _ := strings.Cut(d.Version, ".")
+	if release, err := strconv.Atoi(major); err == nil && release >= 615 {
 		return "r615"
 	}
 	return "r580"

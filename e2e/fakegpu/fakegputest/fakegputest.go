@@ -67,6 +67,10 @@ func New(t testing.TB, preset string) *Driver {
 	if err := d.Store.Create(s, true, nil); err != nil {
 		t.Fatal(err)
 	}
+	// Tests have no cgroups of their own to limit.
+	if err := os.WriteFile(d.AnyDirectory(), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := root.Install(library(t, p.Driver.Generation())); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +82,10 @@ func New(t testing.TB, preset string) *Driver {
 func (d *Driver) NVML() string {
 	return filepath.Join(d.Path, driverroot.LibDir(), "libnvidia-ml.so.1")
 }
+
+// AnyDirectory is the file that lets limits be for any directory. A test that
+// removes it needs a cgroup for each.
+func (d *Driver) AnyDirectory() string { return filepath.Join(d.root.StateDir(), state.AnyDirectory) }
 
 // Update changes the state, and the root's files with it, as the fakegpu
 // command does.

@@ -67,7 +67,7 @@ func Listen(dir string) (*net.UnixListener, error) {
 
 // Serve gives out memory until ctx is done.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
-	if err := s.forget(func(state.Process) bool { return true }); err != nil {
+	if err := s.forget(func(string, state.Process) bool { return true }); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
@@ -93,12 +93,12 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
-// forget takes programs off the GPUs that came by a connection.
-func (s *Server) forget(who func(state.Process) bool) error {
+// forget takes programs off the GPUs, by UUID, that came by a connection.
+func (s *Server) forget(who func(uuid string, p state.Process) bool) error {
 	return s.Store.Update(func(node *state.State) error {
 		for i := range node.GPUs {
 			node.GPUs[i].Processes = slices.DeleteFunc(node.GPUs[i].Processes, func(p state.Process) bool {
-				return len(p.Cgroups) > 0 && who(p)
+				return len(p.Cgroups) > 0 && who(node.GPUs[i].UUID, p)
 			})
 		}
 		return nil
@@ -126,7 +126,7 @@ func (s *Server) serve(conn *net.UnixConn) error {
 			return
 		}
 		s.Log.Printf("process %d (%s) closes GPU %s", pid, p.process.Name, p.uuid)
-		if err := s.forget(func(other state.Process) bool { return other.PID == p.process.PID }); err != nil {
+		if err := s.forget(func(uuid string, other state.Process) bool { return uuid == p.uuid && other.PID == p.process.PID }); err != nil {
 			s.Log.Print(err)
 		}
 	}()

@@ -29,19 +29,16 @@ import (
 
 //export nvmlDeviceSetMemoryLimits_v1
 func nvmlDeviceSetMemoryLimits_v1(device C.nvmlDevice_t, limits *C.nvmlSetMemoryLimits_v1_t) C.nvmlReturn_t {
-	if limits == nil || limits.nameSpace == nil {
-		return C.NVML_ERROR_INVALID_ARGUMENT
-	}
-	cgroup, result := openCgroup(C.GoString(limits.nameSpace))
-	if result != state.Success {
-		return C.nvmlReturn_t(result)
-	}
-	return change(limitsOf(device, state.QuerySetMemoryLimits), func(t *target) error {
-		switch {
-		case os.Geteuid() != 0:
+	return change(aboutDevice(device, state.QuerySetMemoryLimits), func(t *target) error {
+		if limits == nil {
+			return &state.Refusal{Result: state.InvalidArgument}
+		}
+		if os.Geteuid() != 0 {
 			return &state.Refusal{Result: state.NoPermission}
-		case !isGPU(t):
-			return &state.Refusal{Result: state.NotSupported}
+		}
+		cgroup, result := cgroupOf(t, limits.nameSpace)
+		if result != state.Success {
+			return &state.Refusal{Result: result}
 		}
 		return t.SetLimit(cgroup, uint64(limits.softLimit), uint64(limits.hardLimit), t.model.MemoryBytes)
 	})
@@ -49,14 +46,8 @@ func nvmlDeviceSetMemoryLimits_v1(device C.nvmlDevice_t, limits *C.nvmlSetMemory
 
 //export nvmlDeviceGetMemoryLimits_v1
 func nvmlDeviceGetMemoryLimits_v1(device C.nvmlDevice_t, limits *C.nvmlGetMemoryLimits_v1_t) C.nvmlReturn_t {
-	return ask(limitsOf(device, state.QueryMemoryLimits), limits, func(t *target, limits *C.nvmlGetMemoryLimits_v1_t) state.Result {
-		if !isGPU(t) || t.MIG.Current {
-			return state.NotSupported
-		}
-		if limits.nameSpace == nil {
-			return state.InvalidArgument
-		}
-		cgroup, result := openCgroup(C.GoString(limits.nameSpace))
+	return ask(aboutDevice(device, state.QueryMemoryLimits), limits, func(t *target, limits *C.nvmlGetMemoryLimits_v1_t) state.Result {
+		cgroup, result := cgroupOf(t, limits.nameSpace)
 		if result != state.Success {
 			return result
 		}
@@ -69,13 +60,18 @@ func nvmlDeviceGetMemoryLimits_v1(device C.nvmlDevice_t, limits *C.nvmlGetMemory
 	})
 }
 
-// limitsOf is about a GPU; a MIG device is refused, not taken for no handle.
-func limitsOf(device C.nvmlDevice_t, name state.Query) query { return aboutDevice(device, name) }
-
-func openCgroup(path string) (state.Cgroup, state.Result) {
-	cgroup, err := state.CgroupAt(path)
+// cgroupOf opens a cgroup by its path in the caller's view. A MIG device, or a
+// GPU in MIG mode, has no limits of cgroups.
+func cgroupOf(t *target, path *C.char) (state.Cgroup, state.Result) {
+	switch {
+	case !isGPU(t) || t.MIG.Current:
+		return state.Cgroup{}, state.NotSupported
+	case path == nil:
+		return state.Cgroup{}, state.InvalidArgument
+	}
+	cgroup, err := process.store.Cgroup(C.GoString(path))
 	if err != nil {
-		return cgroup, state.OperatingSystem
+		return state.Cgroup{}, state.OperatingSystem
 	}
 	return cgroup, state.Success
 }

@@ -15,35 +15,9 @@
 package state
 
 import (
-	"fmt"
 	"math"
-	"os"
 	"slices"
-	"syscall"
 )
-
-// Cgroup is a cgroup of a process or a limit: its directory, which another one of
-// the same path does not become.
-type Cgroup struct {
-	Path   string `json:"path"`
-	Device uint64 `json:"device"`
-	Inode  uint64 `json:"inode"`
-}
-
-// CgroupAt is the cgroup whose directory is at a path.
-func CgroupAt(path string) (Cgroup, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return Cgroup{}, fmt.Errorf("open cgroup: %w", err)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() {
-		return Cgroup{}, fmt.Errorf("open cgroup: %s is no directory", path)
-	}
-	return Cgroup{Path: path, Device: stat.Dev, Inode: stat.Ino}, nil
-}
-
-func (c Cgroup) same(other Cgroup) bool { return c.Device == other.Device && c.Inode == other.Inode }
 
 // Limit is what the processes of a cgroup, and of those below it, can have of a
 // GPU's memory, in bytes.
@@ -108,26 +82,27 @@ func (g *GPU) usedBy(c Cgroup) (used uint64) {
 // is left of usable allow it, in bytes. A process that is new to the GPU is added.
 func (g *GPU) Allocate(p Process, bytes, usable uint64) error {
 	at := slices.IndexFunc(g.Processes, func(other Process) bool { return other.PID == p.PID && other.Instance == p.Instance })
-	if at < 0 {
+	if at >= 0 {
+		p = g.Processes[at]
+	} else {
 		p.MemoryBytes = 0
-		if err := g.AddProcess(p); err != nil {
-			return refuse(NotSupported, "%v", err)
-		}
-		at = len(g.Processes) - 1
 	}
-	process := &g.Processes[at]
-	if left := g.left(process.Cgroups, usable); bytes > left {
+	if left := g.Left(p.Cgroups, usable); bytes > left {
 		return refuse(InsufficientMemory, "%d bytes are left of GPU %s for process %d", left, g.UUID, p.PID)
 	}
-	process.MemoryBytes += bytes
+	p.MemoryBytes += bytes
+	if at >= 0 {
+		g.Processes[at] = p
+		return nil
+	}
+	if err := g.AddProcess(p); err != nil {
+		return refuse(NotSupported, "%v", err)
+	}
 	return nil
 }
 
 // Left is what a process of those cgroups can still allocate.
-func (g *GPU) Left(cgroups []Cgroup, usable uint64) uint64 { return g.left(cgroups, usable) }
-
-func (g *GPU) left(cgroups []Cgroup, usable uint64) uint64 {
-	within := func(c Cgroup) bool { return slices.ContainsFunc(cgroups, c.same) }
+func (g *GPU) Left(cgroups []Cgroup, usable uint64) uint64 {
 	taken := g.Leaked
 	for _, p := range g.Processes {
 		taken += p.MemoryBytes
@@ -135,7 +110,7 @@ func (g *GPU) left(cgroups []Cgroup, usable uint64) uint64 {
 	left := uint64(Unlimited)
 	for _, l := range g.Limits {
 		used := g.usedBy(l.Cgroup)
-		if within(l.Cgroup) {
+		if slices.ContainsFunc(cgroups, l.Cgroup.same) {
 			left = min(left, l.Hard-min(used, l.Hard))
 		} else if l.Soft > used {
 			taken += l.Soft - used

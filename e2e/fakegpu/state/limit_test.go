@@ -16,7 +16,10 @@ package state
 
 import (
 	"errors"
-	"math/rand/v2"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -137,42 +140,74 @@ func TestDropLimits(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, no limit is exceeded and nothing is given twice.
-func TestLimitsHold(t *testing.T) {
-	const usable = 1000
-	random := rand.New(rand.NewPCG(5, 6))
-	places := [][]Cgroup{in(leftGroup, podGroup), in(rightGroup, podGroup), in(otherGroup), in()}
-	for range 200 {
-		g := GPU{UUID: "GPU-0"}
-		for _, c := range []Cgroup{rootGroup, podGroup, leftGroup, rightGroup, otherGroup} {
-			if random.IntN(2) == 0 {
-				if err := g.SetLimit(c, 0, random.Uint64N(usable), usable); err != nil {
-					t.Fatal(err)
-				}
-			}
+// A refused allocation changes nothing, and a process' end gives everything back.
+func TestAllocateAndEnd(t *testing.T) {
+	const usable = 100
+	g := GPU{UUID: "GPU-0", Limits: []Limit{{Cgroup: podGroup, Hard: 60}}}
+	left, right := Process{PID: 1, Cgroups: in(leftGroup, podGroup)}, Process{PID: 2, Cgroups: in(rightGroup, podGroup)}
+	if got := resultOf(g.Allocate(left, 61, usable)); got != InsufficientMemory || len(g.Processes) != 0 {
+		t.Errorf("%v, processes are %+v", got, g.Processes)
+	}
+	left.MemoryBytes = 50 // only what is allocated counts
+	for _, bytes := range []uint64{0, 20, 15} {
+		if err := g.Allocate(left, bytes, usable); err != nil {
+			t.Fatal(err)
 		}
-		for range 100 {
-			n := random.IntN(len(places))
-			p := Process{PID: uint32(1 + n), Name: "p", Cgroups: places[n]}
-			before := g.Left(p.Cgroups, usable)
-			bytes := random.Uint64N(usable / 2)
-			if random.IntN(3) == 0 {
-				g.Free(p.PID, bytes)
-			} else if err := g.Allocate(p, bytes, usable); (err == nil) != (bytes <= before) {
-				t.Fatalf("%d bytes of %d: %v", bytes, before, err)
-			}
-			var sum uint64
-			for _, p := range g.Processes {
-				sum += p.MemoryBytes
-			}
-			if sum > usable {
-				t.Fatalf("%d bytes are in use of %d", sum, usable)
-			}
-			for _, l := range g.Limits {
-				if _, used, _ := g.LimitOf(l.Cgroup); used > l.Hard {
-					t.Fatalf("%s has %d of %d", l.Cgroup.Path, used, l.Hard)
-				}
-			}
+	}
+	if len(g.Processes) != 1 || g.Processes[0].MemoryBytes != 35 {
+		t.Errorf("processes are %+v", g.Processes)
+	}
+	if got := resultOf(g.Allocate(right, 26, usable)); got != InsufficientMemory {
+		t.Errorf("the other of the pod: %v", got)
+	}
+	g.Free(left.PID, 10)
+	g.Free(99, 10) // nobody
+	if err := g.Allocate(right, 35, usable); err != nil {
+		t.Error(err)
+	}
+	if err := g.RemoveProcess(left.PID); err != nil {
+		t.Error(err)
+	}
+	if got := g.Left(right.Cgroups, usable); got != 25 {
+		t.Errorf("left are %d, want what the process that ended had", got)
+	}
+	g.Free(right.PID, math.MaxUint64)
+	if got := g.Left(right.Cgroups, usable); got != 60 {
+		t.Errorf("left are %d, want all", got)
+	}
+	g.MIG.Current = true
+	if got := resultOf(g.Allocate(left, 1, usable)); got != NotSupported || len(g.Processes) != 1 {
+		t.Errorf("in MIG mode: %v, %+v", got, g.Processes)
+	}
+}
+
+func TestStoreCgroup(t *testing.T) {
+	dir, plain := t.TempDir(), t.TempDir()
+	store := Open(dir)
+	file := filepath.Join(plain, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Cgroup(plain); err == nil || !strings.Contains(err.Error(), "no cgroup file system") {
+		t.Errorf("a directory: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, AnyDirectory), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before, err := store.Cgroup(plain)
+	if err != nil || before.Path != plain {
+		t.Errorf("where any directory does: %+v, %v", before, err)
+	}
+	for _, path := range []string{file, plain + "-gone", ""} {
+		if _, err := store.Cgroup(path); err == nil {
+			t.Errorf("%q is a cgroup", path)
 		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(plain, link); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := store.Cgroup(link); err != nil || !after.same(before) {
+		t.Errorf("by another path: %+v, %v", after, err)
 	}
 }

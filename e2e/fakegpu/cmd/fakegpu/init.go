@@ -17,6 +17,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,7 +49,7 @@ Presets:
 		RunE: func(command *cobra.Command, _ []string) error { return o.run(command) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&o.library, "lib", "", "the simulated libnvidia-ml.so.1 (required)")
+	flags.StringVar(&o.library, "lib", "", "the simulated libnvidia-ml.so.1, or the folder with one for each generation of drivers (required)")
 	flags.StringVar(&o.preset, "preset", "", "which node to simulate (required)")
 	flags.StringVar(&o.seed, "seed", "", "makes the GPUs' UUIDs differ from those of a node with another seed")
 	flags.IntVar(&o.gpus, "gpus", 0, fmt.Sprintf("how many GPUs, 1 to %d (default: as many as the preset has)", catalog.MaxGPUs))
@@ -62,7 +64,7 @@ func describePresets() string {
 		if err != nil {
 			continue
 		}
-		fmt.Fprintf(&text, "  %-10s %s, driver %s\n", name, preset.Description, preset.Driver.Version)
+		fmt.Fprintf(&text, "  %-12s %s, driver %s\n", name, preset.Description, preset.Driver.Version)
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
@@ -94,7 +96,7 @@ func (o *initOptions) run(command *cobra.Command) error {
 			return err
 		}
 	}
-	if err := root.Install(o.library); err != nil {
+	if err := root.Install(libraryOf(o.library, preset.Driver)); err != nil {
 		return err
 	}
 	if err := o.update(command, func(*state.State) error { return nil }); err != nil {
@@ -105,6 +107,15 @@ func (o *initOptions) run(command *cobra.Command) error {
 		return err
 	}
 	return printTable(command.OutOrStdout(), current)
+}
+
+// libraryOf is the library in a folder that is for a driver. A path that is no
+// folder is that of the library.
+func libraryOf(path string, driver catalog.Driver) string {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return path
+	}
+	return filepath.Join(path, "libnvidia-ml-"+driver.Generation()+".so")
 }
 
 // sameNode accepts a state that began as the wanted one.

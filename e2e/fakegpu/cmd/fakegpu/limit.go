@@ -18,43 +18,98 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/memslice/memslice/e2e/fakegpu/catalog"
 	"github.com/memslice/memslice/e2e/fakegpu/state"
 )
 
 func newLimit(o *options) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "limit",
-		Short: "Look at the limits of cgroups, and take them away",
+		Short: "Look at the limits of cgroups, and meddle with them",
+		Long: `limit shows which cgroups are limited in what they have of a GPU's memory.
+It also sets and clears limits, as somebody else on the node could.`,
 		Example: `  fakegpu limit list
+  fakegpu limit set --gpu 0 --cgroup /sys/fs/cgroup/kubepods.slice --memory 4Gi
+  fakegpu limit clear --gpu 0 --cgroup /sys/fs/cgroup/kubepods.slice
   fakegpu limit clear --gpu 0 --all`,
 	}
-	command.AddCommand(newLimitList(o), newLimitClear(o))
+	command.AddCommand(newLimitList(o), newLimitSet(o), newLimitClear(o))
+	return command
+}
+
+func newLimitSet(o *options) *cobra.Command {
+	gpuName, path, hard, soft := "", "", "", ""
+	command := &cobra.Command{
+		Use:   "set",
+		Short: "Limit what a cgroup has of a GPU's memory, in place of the limit that it has",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if path == "" || hard == "" {
+				return errors.New("a limit needs --cgroup PATH and --memory QUANTITY")
+			}
+			most, err := parseBytes("--memory", hard)
+			if err != nil {
+				return err
+			}
+			least, err := parseBytes("--guarantee", soft)
+			if err != nil {
+				return err
+			}
+			_, store, err := o.open()
+			if err != nil {
+				return err
+			}
+			cgroup, err := store.Cgroup(path)
+			if err != nil {
+				return fmt.Errorf("--cgroup: %w", err)
+			}
+			return o.updateGPU(command, gpuName, func(gpu *state.GPU) error {
+				model, err := catalog.Lookup(gpu.Model)
+				if err != nil {
+					return err
+				}
+				return gpu.SetLimit(cgroup, least, most, model.MemoryBytes)
+			})
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&gpuName, "gpu", "", gpuUsage)
+	flags.StringVar(&path, "cgroup", "", "the cgroup's directory (required)")
+	flags.StringVar(&hard, "memory", "", "the most that it can have, for example 4Gi (required)")
+	flags.StringVar(&soft, "guarantee", "0", "what it can have whatever others ask for")
 	return command
 }
 
 func newLimitClear(o *options) *cobra.Command {
-	gpuName, all := "", false
+	gpuName, path, all := "", "", false
 	command := &cobra.Command{
 		Use:   "clear",
-		Short: "Take the limits of cgroups on a GPU away, as somebody else on the node could",
+		Short: "Take the limits of cgroups on a GPU away",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if !all {
-				return errors.New("say that it is to be --all limits on the GPU")
+			if all == (path != "") {
+				return errors.New("say which limits: --cgroup PATH for that of one cgroup, or --all")
 			}
 			return o.updateGPU(command, gpuName, func(gpu *state.GPU) error {
-				gpu.Limits = nil
+				left := slices.DeleteFunc(slices.Clone(gpu.Limits), func(l state.Limit) bool { return all || l.Cgroup.Path == path })
+				if !all && len(left) == len(gpu.Limits) {
+					return fmt.Errorf("GPU %s has no limit of cgroup %s: 'fakegpu limit list' shows those that there are", gpu.UUID, path)
+				}
+				gpu.Limits = left
 				return nil
 			})
 		},
 	}
-	command.Flags().StringVar(&gpuName, "gpu", "", gpuUsage)
-	command.Flags().BoolVar(&all, "all", false, "all limits on the GPU (required)")
+	flags := command.Flags()
+	flags.StringVar(&gpuName, "gpu", "", gpuUsage)
+	flags.StringVar(&path, "cgroup", "", "a cgroup, by the path that the list shows")
+	flags.BoolVar(&all, "all", false, "all limits on the GPU")
 	return command
 }
 
@@ -83,10 +138,14 @@ func gpuLimits(s *state.State) ([]gpuLimit, error) {
 
 func printLimits(out io.Writer, limits []gpuLimit) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "GPU\tLIMIT\tUSED\tCGROUP")
-	quantity := func(bytes uint64) *resource.Quantity { return resource.NewQuantity(int64(bytes), resource.BinarySI) }
+	fmt.Fprintln(table, "GPU\tLIMIT\tGUARANTEE\tUSED\tCGROUP")
+	quantity := func(bytes uint64) string { return resource.NewQuantity(int64(bytes), resource.BinarySI).String() }
 	for _, l := range limits {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", l.GPU, quantity(l.Hard), quantity(l.Used), l.Cgroup.Path)
+		hard := "none"
+		if l.Hard != state.Unlimited {
+			hard = quantity(l.Hard)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", l.GPU, hard, quantity(l.Soft), quantity(l.Used), l.Cgroup.Path)
 	}
 	return table.Flush()
 }

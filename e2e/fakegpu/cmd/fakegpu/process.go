@@ -50,11 +50,10 @@ func newProcessAdd(o *options) *cobra.Command {
 			if process.PID == 0 || process.Name == "" {
 				return errors.New("a process needs --pid NUMBER and --name NAME")
 			}
-			quantity, err := resource.ParseQuantity(memory)
-			if err != nil || quantity.Sign() < 0 {
-				return fmt.Errorf("--memory %q: write a quantity such as 512Mi or 1Gi", memory)
+			var err error
+			if process.MemoryBytes, err = parseBytes("--memory", memory); err != nil {
+				return err
 			}
-			process.MemoryBytes = uint64(quantity.Value())
 			return o.updateGPU(command, gpuName, func(gpu *state.GPU) error { return gpu.AddProcess(process) })
 		},
 	}
@@ -65,6 +64,15 @@ func newProcessAdd(o *options) *cobra.Command {
 	flags.StringVar(&process.Name, "name", "", "the process' name (required)")
 	flags.StringVar(&memory, "memory", "0", "the GPU memory that it has, for example 1Gi")
 	return command
+}
+
+// parseBytes reads the memory that a flag says.
+func parseBytes(flag, text string) (uint64, error) {
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil || quantity.Sign() < 0 {
+		return 0, fmt.Errorf("%s %q: write a quantity such as 512Mi or 1Gi", flag, text)
+	}
+	return uint64(quantity.Value()), nil
 }
 
 func newProcessRemove(o *options) *cobra.Command {
